@@ -41,6 +41,12 @@ func (f *FEP) heedAll() {
 				continue
 			}
 			f.ses.Failed(handle(n.Piece), cause(n.Why), n.Why.Nack)
+		case pds.NewsUnkept:
+			if h := ses.Handle(n.Msg); n.Why.Why == pds.WhyNone {
+				f.ses.Kept(h)
+			} else {
+				f.ses.Break(h, cause(n.Why), n.Why.Nack)
+			}
 		case pds.NewsGone:
 			f.gone(p, n.Why)
 		case pds.NewsPath:
@@ -293,6 +299,8 @@ func (u *owner) Pending(p *pds.PDC) bool {
 }
 
 func (u *owner) Awaits(p *pds.PDC) bool { return u.ses.Awaits(p.Slot) }
+
+func (u *owner) Expects(msg uint32) bool { return u.ses.Expects(ses.Handle(msg)) }
 
 func (u *owner) InboundOpen(p *pds.PDC) bool { return u.ses.Incomplete(p.Slot) }
 

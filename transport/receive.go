@@ -195,6 +195,9 @@ func (f *FEP) packet(d *dgram.Datagram, b []byte) {
 				if rsp.Opcode == wire.RspDefault {
 					f.ses.Answered(ses.Handle(msg), rsp)
 				} else {
+					if rsp.Opcode == wire.RspNone {
+						p.Promised(f.now, h.CACK(), msg)
+					}
 					f.answered(p, ses.Handle(msg), rsp)
 					f.responded(p, rsp)
 				}

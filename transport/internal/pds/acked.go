@@ -27,6 +27,9 @@ func (p *PDC) finish(psn wire.PSN, k *txPkt, rsp *wire.Rsp) (newly int) {
 		tx.backoff = 0
 	}
 	if k.ctl == 0 {
+		if rsp != nil && rsp.Opcode == wire.RspNone && p.initiator {
+			p.Promised(p.lastHeard, psn, k.piece.Msg)
+		}
 		p.t.news.put(News{Kind: NewsAnswered, PDC: p, Piece: k.piece, Rsp: rsp})
 	} else {
 		p.ctlAnswered(wire.CtlType(k.ctl - 1))
@@ -318,6 +321,8 @@ func (t *Table) ReceiveAckOf(in *Arrival, p *PDC, a *wire.Ack, rsp *wire.Rsp) *P
 			p.gone(newly)
 			return nil
 		}
+	} else if tx.late && !isProbe && rsp != nil && a.Next != wire.NextNone {
+		p.promiseAcked(in.Now, a.AckPSN(), rsp)
 	}
 	// Packets that only CACK covers had the default response (S-ACK-05).
 	if a.CACK.After(tx.cack) {

@@ -21,6 +21,7 @@ const (
 	CauseClear           // CLEAR: the peer waits for CLEAR_PSN
 	CauseGreet           // shows the target that this side knows its PDCID
 	CauseArrived         // ACK_REQ: a packet arrived, its response did not
+	CausePromised        // ACK_REQ: the RESPONSE that was promised did not come
 	CauseProbeAsk        // PROBE: the outstanding packets asked for no ACK
 	CauseProbeTail       // PROBE: silence after the last packet
 	CauseProbeRTO        // PROBE: after RTOs, to test the path with a small packet
@@ -61,6 +62,7 @@ var causeNames = [...]string{
 	CauseClear:     "the peer waits for CLEAR",
 	CauseGreet:     "greeting: shows the PDCID that the peer just told",
 	CauseArrived:   "it arrived, its response did not",
+	CausePromised:  "the promised RESPONSE did not come",
 	CauseProbeAsk:  "asks about what asked for no ACK",
 	CauseProbeTail: "silence after the last packet",
 	CauseProbeRTO:  "RTO: asks with a small packet",

@@ -234,6 +234,7 @@ func (t *Table) receiveCP(in *Arrival, c *wire.CP) {
 	case wire.CtlClearReq:
 		clear := wire.PSN(c.Payload)
 		if clear.Before(p.tx.una) && p.initiator {
+			p.letGo()
 			p.tx.clearOwed = true
 			p.oweAck()
 		} else if p.initiator {

@@ -22,6 +22,7 @@ const (
 	deadlineUnused                  // target: the PDC never accepted a packet
 	deadlineMessage                 // target: the initiator stopped in the middle of a message
 	deadlineClear                   // target: a guaranteed response is not cleared
+	deadlinePromise                 // a promised RESPONSE did not come: ask
 	deadlineIdle                    // the PDC was idle for long: close it
 	deadlineDrain                   // quiescing: ask the owner whether it is drained
 	deadlineClose                   // closing takes too long
@@ -50,6 +51,7 @@ func init() {
 	d[deadlineUnused].at, d[deadlineUnused].run = (*PDC).unusedAt, (*PDC).endUnused
 	d[deadlineMessage].at, d[deadlineMessage].run = (*PDC).messageAt, (*PDC).endSilent
 	d[deadlineClear].at, d[deadlineClear].run = (*PDC).clearAt, (*PDC).askClear
+	d[deadlinePromise].at, d[deadlinePromise].run = (*PDC).promiseAt, (*PDC).askPromised
 	d[deadlineIdle].at, d[deadlineIdle].run = (*PDC).idleCloseAt, (*PDC).closeIdle
 	d[deadlineDrain].at, d[deadlineDrain].run = (*PDC).drainAt, (*PDC).drain
 	d[deadlineClose].at, d[deadlineClose].run = (*PDC).closeAt, (*PDC).endClosing
@@ -114,7 +116,7 @@ func (t *Table) advance(now time.Duration) {
 // Without it a ping-pong takes 2.9 % more instructions (docs/perf.md, Fast paths).
 func (p *PDC) calmUntil() time.Duration {
 	t, tx := p.t, &p.tx
-	if p.rx != nil || p.state != Established || tx.rough || tx.flight == 0 || tx.lost != 0 || tx.waiting != 0 || tx.rtt == 0 || tx.probes != 0 || tx.rtos != 0 || p.evidence != 0 {
+	if p.rx != nil || p.state != Established || tx.rough || tx.flight == 0 || tx.lost != 0 || tx.waiting != 0 || tx.rtt == 0 || tx.probes != 0 || tx.rtos != 0 || tx.late || p.evidence != 0 {
 		return 0
 	}
 	if k := tx.at(tx.una); k.state != pktFlight || k.tries != 0 {

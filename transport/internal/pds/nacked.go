@@ -42,6 +42,9 @@ func (t *Table) ReceiveNack(in *Arrival, n *wire.Nack) {
 	}
 	psn := n.PSN
 	if psn.Before(tx.una) || !psn.Before(tx.nxt) {
+		if tx.late && p.promiseNacked(in.Now, n) {
+			return
+		}
 		if n.Code == wire.NackInvDPDCID && p.shut() && p.nackShut(in.Now, psn) {
 			return
 		}
@@ -53,6 +56,9 @@ func (t *Table) ReceiveNack(in *Arrival, n *wire.Nack) {
 	}
 	k := tx.at(psn)
 	if k.state == pktFinished {
+		if tx.late && p.promiseNacked(in.Now, n) {
+			return
+		}
 		t.Stats.DropStale++
 		return
 	}
@@ -69,6 +75,7 @@ func (t *Table) ReceiveNack(in *Arrival, n *wire.Nack) {
 		p.short(in.Now, k, n.Code)
 		if n.Code == wire.NackNoGtdDelAvail {
 			tx.clearOwed = p.remoteID != 0
+			p.letGo()
 			p.oweAck()
 		}
 		p.backOff(in.Now, k, n.Code)

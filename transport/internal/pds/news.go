@@ -17,6 +17,7 @@ type News struct {
 	PDC      *PDC        // nil for NewsGuessed
 	Piece    piece.Piece // of NewsAnswered and NewsFailed
 	Rsp      *wire.Rsp   // of NewsAnswered: the response, valid during the call; nil: the default response
+	Msg      uint32      // of NewsUnkept: Piece.Msg
 	Msgs     []uint32    // of NewsPassed: Piece.Msg of each packet
 	Probe    uint16      // of NewsCarried: the number that was given to ProbeSize
 	// Unrun, of NewsFailed, says that no life of the target has executed the whole message of
@@ -38,6 +39,10 @@ const (
 	// NewsFailed: the packet with Piece will never be answered, because of Why. The target
 	// may have executed it, as the network delays and duplicates packets.
 	NewsFailed
+	// NewsUnkept: the peer promised a RESPONSE for a packet of Msg, and none will come. If Why
+	// is WhyNone the peer says by the default response that it was success, otherwise it has
+	// lost it because of Why.
+	NewsUnkept
 	// NewsGone: the PDC no longer exists. It follows all NewsFailed of the PDC. Its Slot is
 	// free once NextNews has returned it.
 	NewsGone
@@ -89,6 +94,9 @@ type Owner interface {
 	Known(addr netip.AddrPort) bool
 	// Awaits reports whether a message that was sent on the PDC waits for its RESPONSE.
 	Awaits(p *PDC) bool
+	// Expects reports whether the message with that Piece.Msg waits for a RESPONSE that was
+	// promised (NO_RESPONSE).
+	Expects(msg uint32) bool
 	// Pending reports whether something is queued for the PDC.
 	Pending(p *PDC) bool
 }

@@ -281,6 +281,8 @@ type Table struct {
 
 	leftAt time.Duration // when Leave was called
 
+	late map[*PDC]*promises // promised responses, of PDCs with txDir.late
+
 	floor    uint64 // 0-RTT: lowest Start_PSN that opens a PDC; 2³²: used up
 	pend     pendTable
 	expected expectedTable // Expected_PSNs that targets announced
@@ -409,6 +411,7 @@ func (t *Table) remove(now time.Duration, p *PDC, why Reason) {
 	}
 	t.heapRemove(p)
 	t.putRing(p)
+	p.forgetPromises()
 	if p.rx != nil {
 		t.putRx(p.rx)
 		p.rx = nil

@@ -15,14 +15,15 @@ import (
 // A pdcTest is one Table with one PDC, driven by a script: what goes in, and what must come
 // out in which order.
 type pdcTest struct {
-	t      *testing.T
-	tab    *Table
-	p      *PDC
-	now    time.Duration
-	told   []string // what the owner was told
-	ccc    *fixedCCC
-	open   map[uint32]bool // slots with incomplete inbound messages
-	awaits map[uint32]bool // slots with a promised RESPONSE
+	t       *testing.T
+	tab     *Table
+	p       *PDC
+	now     time.Duration
+	told    []string // what the owner was told
+	ccc     *fixedCCC
+	open    map[uint32]bool // slots with incomplete inbound messages
+	awaits  map[uint32]bool // slots with a promised RESPONSE
+	expects map[uint32]bool // messages with a promised RESPONSE
 
 	sender uint64 // Arrival.Who
 	paused bool
@@ -94,7 +95,7 @@ func newTable(t *testing.T, change func(*Config)) *pdcTest {
 	if change != nil {
 		change(&cfg)
 	}
-	x := &pdcTest{t: t, now: time.Second, ccc: &fixedCCC{window: 1 << 20}, open: map[uint32]bool{}, awaits: map[uint32]bool{}}
+	x := &pdcTest{t: t, now: time.Second, ccc: &fixedCCC{window: 1 << 20}, open: map[uint32]bool{}, awaits: map[uint32]bool{}, expects: map[uint32]bool{}}
 	x.tab = New(cfg, rand.New(rand.NewPCG(1, 2)), x)
 	return x
 }
@@ -119,6 +120,7 @@ func (x *pdcTest) GiveUp(p *PDC, r piece.Piece, code wire.NackCode) (piece.Piece
 	x.say("failed %d %d %v", r.Msg, WhyNotReady, code)
 	return piece.Piece{}, 0
 }
+func (x *pdcTest) Expects(msg uint32) bool   { return x.expects[msg] }
 func (x *pdcTest) Awaits(p *PDC) bool        { return x.awaits[p.Slot] }
 func (x *pdcTest) InboundOpen(p *PDC) bool   { return x.open[p.Slot] }
 func (x *pdcTest) Known(netip.AddrPort) bool { return false }

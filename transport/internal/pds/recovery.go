@@ -98,8 +98,8 @@ func (p *PDC) shut() bool {
 // clearAgain owes a CLEAR if the CACK of the peer shows that it may have lost the last one:
 // it holds guaranteed responses that this side has (S-CLR-05). The CLEAR leaves before the
 // PROBE or the resend of the caller, whose answer then shows what it did.
-func (tx *txDir) clearAgain() {
-	if tx.cack.Before(tx.una - 1) {
+func (p *PDC) clearAgain() {
+	if tx := &p.tx; tx.cack.Before(p.clearPSN()) {
 		tx.clearOwed = true
 	}
 }
@@ -132,7 +132,7 @@ func (p *PDC) probeShut(now time.Duration) time.Duration {
 		}
 		tx.progress, at = now, now+p.tailTime()
 		tx.probeOwed, tx.burst = true, 0
-		tx.clearAgain()
+		p.clearAgain()
 		p.oweAck()
 	}
 	return min(at, giveUp)
@@ -216,7 +216,7 @@ func (p *PDC) probeTail(now time.Duration) time.Duration {
 		p.resendEnds(now)
 	} else {
 		tx.probeOwed, tx.burst, tx.probeFrom = true, 0, tx.una
-		tx.clearAgain()
+		p.clearAgain()
 		p.oweAck()
 	}
 	if tx.probes >= tailProbes {
@@ -276,7 +276,7 @@ func (p *PDC) onRTO(now time.Duration) time.Duration {
 			// A small packet tells a dead peer from a path that does not carry
 			// full-size packets (F7).
 			tx.probeOwed, tx.burst, tx.probeFrom = true, 0, tx.una
-			tx.clearAgain()
+			p.clearAgain()
 			p.oweAck()
 			if tx.rtos >= hardRTOs && tx.probeHeard != 0 && now-tx.probeHeard < 4*p.t.cfg.RTOMax && tx.at(tx.una).size > 512 {
 				if int(tx.at(tx.una).size) <= p.t.safe {

@@ -15,7 +15,7 @@ func (p *PDC) restamp(now time.Duration, start wire.PSN) {
 	n, una, old := int(tx.nxt.Sub(tx.una)), tx.una, tx.ring
 	p.start = start
 	tx.una, tx.nxt, tx.cack = tx.una.Add(delta), tx.nxt.Add(delta), tx.cack.Add(delta)
-	tx.cleared, tx.lostHint, tx.mprAt = start-1, tx.una, start-2
+	tx.lostHint, tx.mprAt = tx.una, start-2
 	tx.holeAt, tx.longSince = 0, 0
 	tx.window, tx.room = defaultWindow, room{}
 	tx.first = tx.first.Add(delta)

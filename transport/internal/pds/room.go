@@ -32,7 +32,7 @@ const (
 func (p *PDC) beyond(now time.Duration, psn wire.PSN, k *txPkt) {
 	tx, r := &p.tx, &p.tx.room
 	p.short(now, k, wire.NackPSNOORWindow)
-	if tx.clearAgain(); tx.clearOwed {
+	if p.clearAgain(); tx.clearOwed {
 		p.oweAck() // the CLEAR_PSN of the refused packet was refused with it
 	}
 	n := psn.Sub(tx.cack) - 1 // PSNs from CACK+1 on that lie before psn

@@ -19,7 +19,8 @@ type txDir struct {
 	flight   int32    // packets in flight
 	lost     int32    // lost packets
 	lostHint wire.PSN // no lost packet is below it
-	cleared  wire.PSN // the highest CLEAR_PSN sent
+	late     bool     // Table.late has promised responses
+	lateOwed uint8    // ACK_REQs owed about them
 	seq      uint32   // transmissions so far
 	mprAt    wire.PSN // CACK of the ACK that set window
 
@@ -82,7 +83,7 @@ type txDir struct {
 func (tx *txDir) init(start wire.PSN) {
 	tx.ring = tx.one[:]
 	tx.una, tx.nxt = start, start
-	tx.cack, tx.cleared = start-1, start-1
+	tx.cack = start - 1
 	tx.lostHint = start
 	tx.mprAt = start - 2 // before any CACK
 	tx.window = defaultWindow
@@ -240,8 +241,17 @@ func (p *PDC) reqType() wire.Type {
 // 3.5.11: CLEAR_PSN is one below the lowest PSN that is not finished.
 func (p *PDC) clearOff(psn wire.PSN) int16 {
 	tx := &p.tx
-	tx.cleared, tx.clearOwed = tx.una-1, false
-	return int16(tx.cleared.Sub(psn))
+	tx.clearOwed = false
+	return int16(p.clearPSN().Sub(psn))
+}
+
+// clearPSN is the CLEAR_PSN of a packet that leaves now: this side is finished with every
+// response up to it.
+func (p *PDC) clearPSN() wire.PSN {
+	if p.tx.late {
+		return p.keptClear(p.tx.una - 1)
+	}
+	return p.tx.una - 1
 }
 
 // header returns the PDS header of a PSN that is sent now.
@@ -344,7 +354,7 @@ func (p *PDC) pushCtl(now time.Duration, c wire.CtlType) {
 
 // CtlOwed reports whether NextCtl has something.
 func (p *PDC) CtlOwed() bool {
-	return p.tx.clearOwed || p.tx.probeOwed || p.tx.askOwed || p.tx.greet
+	return p.tx.clearOwed || p.tx.probeOwed || p.tx.askOwed || p.tx.greet || p.tx.lateOwed > 0
 }
 
 // ProbeNext reports whether the next control packet is a PROBE. A PROBE belongs into the
@@ -397,8 +407,7 @@ func (p *PDC) NextCtl(now time.Duration) (wire.CP, bool) {
 			p.t.Cause = CauseGreet
 		}
 		tx.clearOwed, tx.greet = false, false
-		tx.cleared = tx.una - 1
-		c.Ctl, c.Payload = wire.CtlClear, uint32(tx.una-1)
+		c.Ctl, c.Payload = wire.CtlClear, uint32(p.clearPSN())
 	case tx.askOwed && p.canAsk():
 		tx.askOwed = false
 		p.t.Cause = CauseArrived
@@ -425,7 +434,12 @@ func (p *PDC) NextCtl(now time.Duration) (wire.CP, bool) {
 		c.Ctl, c.ProbeOpaque, c.Payload = wire.CtlProbe, tx.probeID, uint32(from)
 	default:
 		tx.askOwed = false
-		return wire.CP{}, false
+		psn, ok := p.nextPromised()
+		if !ok {
+			return wire.CP{}, false
+		}
+		p.t.Cause = CausePromised
+		c.Ctl, c.Flags, c.PSN = wire.CtlAckReq, wire.FlagAR, psn
 	}
 	p.t.Stats.CPTx[c.Ctl]++
 	return c, true

@@ -251,6 +251,7 @@ func (s *side) GiveUp(p *pds.PDC, r piece.Piece, code wire.NackCode) (piece.Piec
 	}
 	return piece.Piece{}, 0
 }
+func (s *side) Expects(uint32) bool         { return false }
 func (s *side) Awaits(p *pds.PDC) bool      { return false }
 func (s *side) InboundOpen(p *pds.PDC) bool { return s.inbound[p] }
 func (s *side) Known(netip.AddrPort) bool   { return !s.stranger }
@@ -607,6 +608,7 @@ func causeText(c pds.Cause) string {
 		pds.CauseRTO: "RTO", pds.CauseSACK: "later ones arrived", pds.CauseReorder: "missing for the reordering time",
 		pds.CauseProbe: "the answer of a PROBE shows it missing", pds.CauseTail: "silence after the last packet",
 		pds.CauseRenumber: "renumbered", pds.CauseGreet: "shows that it knows the PDCID", pds.CauseArrived: "it arrived, its response did not",
+		pds.CausePromised: "the promised response did not come",
 		pds.CauseProbeAsk: "nothing outstanding asks for an ACK", pds.CauseProbeTail: "silence after the last packet",
 		pds.CauseProbeRTO: "RTO", pds.CauseProbeShut: "the window is closed and no ACK comes", pds.CauseProbeMore: "the last PROBE did not cover it",
 		pds.CauseAckRetx: "a resend came", pds.CauseAckCE: "CE", pds.CauseAckDup: "a duplicate came", pds.CauseAckHole: "CACK moves on",

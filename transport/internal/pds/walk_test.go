@@ -35,6 +35,7 @@ func (w *walkOwner) GiveUp(p *PDC, r piece.Piece, code wire.NackCode) (piece.Pie
 	w.end(r, "given up")
 	return piece.Piece{}, 0
 }
+func (w *walkOwner) Expects(msg uint32) bool   { return msg%2 == 0 }
 func (w *walkOwner) Awaits(*PDC) bool          { return false }
 func (w *walkOwner) InboundOpen(p *PDC) bool   { return w.open[p.Slot] }
 func (w *walkOwner) Known(netip.AddrPort) bool { return false }

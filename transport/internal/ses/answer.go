@@ -117,6 +117,27 @@ func (s *SES) Awaits(pdc uint32) bool {
 	return false
 }
 
+// Expects reports whether h waits for a RESPONSE that was promised, or will when all its pieces
+// are answered.
+func (s *SES) Expects(h Handle) bool {
+	_, m := s.lookup(h)
+	return m != nil && m.noResponse && !m.response && m.cause == OK
+}
+
+// Kept tells that the RESPONSE that was promised to h would have said no more than success.
+func (s *SES) Kept(h Handle) {
+	_, m := s.lookup(h)
+	if m == nil {
+		s.Stats.Stale++
+		return
+	}
+	if m.response = true; m.phase == phaseResult {
+		s.waitResult--
+		m.phase = phaseSent
+		s.allAnswered(m)
+	}
+}
+
 // unpromise ends the messages whose RESPONSE cannot come any more, because its PDC is gone.
 func (s *SES) unpromise(pdc uint32, c Cause) {
 	if s.waitResult == 0 {
