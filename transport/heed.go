@@ -61,6 +61,8 @@ func (f *FEP) heedAll() {
 			f.ses.Proven(p.Peer)
 		case pds.NewsTooLong:
 			f.shrink(PeerID(p.Peer))
+		case pds.NewsBlocks:
+			f.unblock(p, handle(n.Piece))
 		case pds.NewsCarried:
 			f.carried(PeerID(p.Peer), n.Probe)
 		case pds.NewsGuessed:

@@ -8,6 +8,7 @@ import (
 
 	"github.com/uetkit/uetkit/transport/internal/pds"
 	"github.com/uetkit/uetkit/transport/internal/piece"
+	"github.com/uetkit/uetkit/transport/internal/ses"
 	"github.com/uetkit/uetkit/transport/wire"
 )
 
@@ -108,13 +109,36 @@ func (f *FEP) shrink(id PeerID) {
 			return
 		}
 		f.pds.Void(f.now, pdc)
-		if pdc.Stopped() && f.todo.stopped[pdc] == nil {
-			if f.todo.stopped == nil {
-				f.todo.stopped = map[*pds.PDC]*stopped{}
-			}
-			f.todo.stopped[pdc] = &stopped{}
-		}
+		f.stop(pdc)
 	})
+}
+
+// stop waits for the answers to void packets on a ROD PDC.
+func (f *FEP) stop(pdc *pds.PDC) {
+	if pdc.Stopped() && f.todo.stopped[pdc] == nil {
+		if f.todo.stopped == nil {
+			f.todo.stopped = map[*pds.PDC]*stopped{}
+		}
+		f.todo.stopped[pdc] = &stopped{}
+	}
+}
+
+// unblock takes back a packet of h, for which the target has no receive, if parts of an earlier
+// message that were taken back go behind it on a ROD PDC: the target may post the receive for h
+// only when it has that message.
+func (f *FEP) unblock(p *pds.PDC, h ses.Handle) {
+	seq, blocks := f.ses.Seq(h), false
+	p.EachSent(func(k pds.Sent) {
+		blocks = blocks || k.Piece.Kind&piece.Recut != 0 && f.ses.Seq(handle(k.Piece)) < seq
+	})
+	ln := &f.lanes[p.Slot]
+	for i := range min(int(ln.begun), ln.q.len()) {
+		blocks = blocks || f.ses.Seq(ln.q.at(i)) < seq
+	}
+	if blocks {
+		f.pds.VoidBlocked(f.now, p)
+		f.stop(p)
+	}
 }
 
 // resumeSearch sees to it that a search goes on, as the peer has a PDC.

@@ -320,3 +320,26 @@ func TestF7ShortPacketsAreLostAlike(t *testing.T) {
 		settle(w)
 	}
 }
+
+// F7 of a ROD PDC on which a message of which a part arrived goes on behind others that wait for
+// a receive, which is posted only when that message was received: those go behind it, too.
+func TestF7OrderedMessageBehindOneThatWaits(t *testing.T) {
+	w := pair(t, 716, lan, full, only(1, func(c *transport.Config) { c.UnexpectedMsgs, c.UnexpectedShare = 1, 1 }))
+	long := 0
+	hole := lan
+	hole.Filter = func(_ time.Duration, p *sim.Packet) sim.Verdict {
+		if len(p.Data) > 1500 {
+			long++
+		}
+		return sim.Verdict{Drop: len(p.Data) > 1500 && long > 3}
+	}
+	stream(w, ordered(tsend(1, 8)), 4, 2)
+	w.Line(0, 1).SetFaults(hole)
+	first := w.Hosts[0].Post(ordered(tsend(1, 64<<10)))
+	behind := post(w.Hosts[0], ordered(tsend(1, 100)), 4)
+	w.RunOps(time.Second, first, w.Hosts[1].Post(trecv(64<<10)))
+	w.Want("ok", first)
+	w.RunOps(time.Second, append(behind, post(w.Hosts[1], trecv(100), 4)...)...)
+	w.Want("ok", behind...)
+	settle(w)
+}

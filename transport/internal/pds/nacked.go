@@ -88,7 +88,9 @@ func (t *Table) ReceiveNack(in *Arrival, n *wire.Nack) {
 			tx.rnrSince, tx.rough = in.Now, true
 			p.tell(NewsRefused)
 		}
-		p.backOff(in.Now, k, n.Code)
+		if p.backOff(in.Now, k, n.Code); tx.tookBack && k.state == pktWaiting && !k.piece.Void() && k.ctl == 0 {
+			t.news.put(News{Kind: NewsBlocks, PDC: p, Piece: k.piece})
+		}
 	case wire.NackPSNOORWindow:
 		p.beyond(in.Now, psn, k)
 	case wire.NackRODOOO:

@@ -66,6 +66,9 @@ const (
 	NewsGuessed
 	// NewsTooLong: the longest packets of the PDC do not arrive, while shorter ones do (F7).
 	NewsTooLong
+	// NewsBlocks: the target has no receive for the packet Piece of a ROD PDC on which packets were
+	// taken back (Table.Void).
+	NewsBlocks
 	// NewsCarried: the PROBE of ProbeSize with that number was answered.
 	NewsCarried
 )

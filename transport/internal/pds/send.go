@@ -44,7 +44,7 @@ type txDir struct {
 	clearOwed bool          // a CLEAR is owed: the peer waits for it
 	greet     bool          // no packet has named the target's PDCID yet, and one is owed
 	wantAR    bool          // the congestion context wants an ACK of the newest packet
-	rough     bool          // holeAt, waitFor, rnrSince or shortSince may not be 0
+	rough     bool          // holeAt, waitFor, rnrSince, shortSince or tookBack may not be 0
 	burst     uint8         // PROBEs sent in the current burst; the last has probeID
 	patience  uint8         // how often the path reordered more than assumed, bounded
 	reorder   uint32        // a missing packet that this many later transmissions overtook is lost
@@ -78,6 +78,7 @@ type txDir struct {
 	longLost  uint8    // how often that packet was lost while shorter ones arrived, saturating
 	longWeak  uint8    // how often else, while PROBEs without padding were answered, saturating
 	hasFirst  bool
+	tookBack  bool // Void took packets of this ROD PDC back since it was idle
 }
 
 func (tx *txDir) init(start wire.PSN) {

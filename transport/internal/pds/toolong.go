@@ -124,13 +124,27 @@ func (t *Table) Void(now time.Duration, p *PDC) {
 	if !p.initiator || p.state == Closed || p.state == CloseAckWait {
 		return
 	}
-	n, long := tx.voids, false
+	long := false
 	for psn := tx.una; psn != tx.nxt && !long; psn++ {
 		long = p.missing(psn) && tx.at(psn).ctl == 0
 	}
-	if !long {
-		return
+	if long {
+		t.takeBack(now, p)
 	}
+}
+
+// VoidBlocked is Void of a ROD PDC for the sake of a packet that is not too long: it waits for a
+// receive, and stands before what was taken back and sent again (NewsBlocks).
+func (t *Table) VoidBlocked(now time.Duration, p *PDC) {
+	if p.state != Closed && p.state != CloseAckWait {
+		t.takeBack(now, p)
+	}
+}
+
+// takeBack is Void of a PDC on which it is needed.
+func (t *Table) takeBack(now time.Duration, p *PDC) {
+	tx := &p.tx
+	n := tx.voids
 	for psn := tx.una; psn != tx.nxt; psn++ {
 		k := tx.at(psn)
 		if k.ctl != 0 || k.state == pktArrived || k.state == pktFinished || k.piece.Kind&(piece.Void|piece.Error|piece.Noop) != 0 || p.mode == wire.RUD && int(k.size) <= t.safe {
@@ -153,6 +167,9 @@ func (t *Table) Void(now time.Duration, p *PDC) {
 	}
 	if tx.voids == n {
 		return
+	}
+	if p.mode == wire.ROD {
+		tx.tookBack, tx.rough = true, true
 	}
 	if p.state == AckWait {
 		p.state = Quiesce // parts of messages will be sent once more
