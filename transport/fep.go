@@ -356,8 +356,8 @@ func (f *FEP) Queued() int { return f.todo.queued }
 func (f *FEP) Unreachable(now time.Duration, remote netip.AddrPort) {
 	f.now = now
 	id, ok := f.book.byAddr[remote]
-	if !ok {
-		return // T34: no peer has this address
+	if !ok || f.peers[id].opened == 0 {
+		return // T34: no peer has this address, or nothing is sent to it but answers
 	}
 	met := f.peers[id].met
 	f.pds.Each(func(p *pds.PDC) { met = met || p.Peer == uint32(id) && p.Met() })

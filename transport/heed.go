@@ -134,6 +134,9 @@ func (f *FEP) gone(p *pds.PDC, why pds.Reason) {
 	pr := &f.peers[id]
 	ln := &f.lanes[p.Slot]
 	pr.pdcs--
+	if p.Initiator() {
+		pr.opened--
+	}
 	pr.met = pr.met || p.Met()
 	if pr.short == p {
 		pr.short, pr.talk.unasked = nil, 0

@@ -32,6 +32,7 @@ type peer struct {
 	addr   netip.AddrPort
 	lookAt time.Duration // if forgot: when to search the operations for its number again
 	pdcs   int
+	opened int        // those of pdcs that this side opened
 	long   []*pds.PDC // RUD, for longer messages
 	rod    *pds.PDC   // for ordered messages
 	paths  *paths     // nil if there is one path, or none was chosen yet
@@ -51,8 +52,6 @@ type peer struct {
 	lingers bool // listed in book.lingering
 
 	search *search // of the size that the path carries; nil if nothing was ever too long
-
-	_ [8]byte // pads to whole cache lines
 }
 
 // A book finds peers by address and keeps the numbers for reuse.
@@ -271,6 +270,7 @@ func (f *FEP) open(now time.Duration, id PeerID, mode wire.Mode, ccc pds.CCC) *p
 	if pdc != nil {
 		f.adopt(pdc)
 		f.peers[id].pdcs++
+		f.peers[id].opened++
 		if s := f.peers[id].search; s != nil {
 			f.resumeSearch(now, s)
 		}

@@ -1,9 +1,7 @@
 package uet
 
 import (
-	"encoding/binary"
 	"fmt"
-	mrand "math/rand/v2"
 	"net"
 	"net/netip"
 	"testing"
@@ -132,81 +130,6 @@ func BenchmarkForgedFlood(b *testing.B) {
 			b.ReportMetric(float64(y.Stats().Drops[transport.DropAuth])/b.Elapsed().Seconds(), "forged/s")
 		})
 	}
-}
-
-// BenchmarkSYNFlood moves 1 MiB messages between endpoints, with and without 30,000 packets a second
-// that open PDCs from 64 addresses that the receiver does not know (T1): in clear, with
-// KnownPeersOnly, and sealed. As above the flood takes processor time here, more than the receiver
-// spends on it: on few processors the ratio to the run without says little, a profile more.
-func BenchmarkSYNFlood(b *testing.B) {
-	key, err := NewClusterKey(NewKey(1))
-	ok(b, err)
-	for _, c := range []struct {
-		name  string
-		flood bool
-		cfg   Config
-	}{{"none", false, Config{}}, {"clear", true, Config{}}, {"known", true, Config{KnownPeersOnly: true}}, {"sealed/none", false, Config{Security: key}}, {"sealed", true, Config{Security: key}}} {
-		b.Run(c.name, func(b *testing.B) {
-			r := newRig(b, &Info{Caps: fi.Msg | fi.Tagged, Domain: DomainAttr{DataProgress: fi.ProgressManual}, Config: c.cfg})
-			x, y := r.node(), r.node()
-			to := x.know(y)
-			_ = y.know(x)
-			if c.flood {
-				defer openAll(b, y.name.AddrPort())()
-			}
-			buf, msg := make([]byte, 1<<20), make([]byte, 1<<20)
-			var e [8]cq.Entry
-			b.SetBytes(1 << 20)
-			for b.Loop() {
-				ok(b, y.TRecv(buf, fi.AddrUnspec, 1, 0, nil))
-				ok(b, x.TSend(msg, to, 1, nil))
-				for n := 0; n < 1; n, _ = y.rx.Read(e[:]) {
-					_, _ = x.tx.Read(e[:])
-				}
-			}
-			b.ReportMetric(float64(y.Stats().PDCAccepted+y.Stats().Drops[transport.DropLimit]+y.Stats().Drops[transport.DropUnknown]+y.Stats().Drops[transport.DropClear])/b.Elapsed().Seconds(), "opening/s")
-		})
-	}
-}
-
-// openAll sends 30,000 packets a second that open PDCs, from 64 addresses, until stop is called.
-func openAll(b *testing.B, to netip.AddrPort) (stop func()) {
-	var conns []*net.UDPConn
-	for i := range 64 {
-		c, err := net.DialUDP("udp", &net.UDPAddr{IP: net.IPv4(127, 9, 0, byte(1+i))}, net.UDPAddrFromAddrPort(to))
-		if err != nil {
-			b.Skip("this system has no 127.9.0.0/16: ", err)
-		}
-		conns = append(conns, c)
-	}
-	done, over := make(chan struct{}), make(chan struct{})
-	go func() {
-		defer close(over)
-		t := time.NewTicker(time.Millisecond)
-		defer t.Stop()
-		rng := mrand.New(mrand.NewPCG(1, 2))
-		q := wire.ReqStd{Opcode: wire.OpSend, Flags: wire.SESSOM | wire.SESEOM | wire.SESREL, MsgID: 1, JobID: 1, RI: 15, Initiator: 16, ReqLen: 16}
-		for begun, sent := time.Now(), 0; ; {
-			select {
-			case <-done:
-				for _, c := range conns {
-					_ = c.Close()
-				}
-				return
-			case <-t.C:
-			}
-			for ; sent < int(time.Since(begun).Seconds()*30_000); sent++ {
-				c := conns[sent%len(conns)]
-				from := c.LocalAddr().(*net.UDPAddr).AddrPort()
-				h := wire.Req{Type: wire.TypeRUDReq, Next: wire.NextReqStd, Flags: wire.FlagSYN, PSN: wire.PSN(rng.Uint32()), SPDCID: uint16(1 + rng.IntN(0xffff)), ClearOff: -1}
-				p := append(q.Append(h.Append(nil)), make([]byte, 16)...)
-				crc := wire.CRCPrefix(from.Addr().Unmap(), to.Addr(), from.Port(), to.Port(), uint16(8+len(p)+wire.CRCLen))
-				p = binary.BigEndian.AppendUint32(p, wire.CRC(crc, p))
-				_, _ = c.Write(p)
-			}
-		}
-	}()
-	return func() { close(done); <-over }
 }
 
 // forge sends 50,000 unsealed packets a second until stop is called.

@@ -271,9 +271,10 @@ type Table struct {
 	latest    map[fepKey]*PDC  // the same, whatever their Start_PSN
 	lastSyn   *PDC             // the PDC that the latest SYN packet found
 	sources   map[netip.Addr]*sourceCount
-	unknown   int // target PDCs of addresses the application never named
-	pending   int // target PDCs that are neither proven nor known
-	pendQueue []pendRef
+	unknown   int       // target PDCs of addresses the application never named
+	pending   int       // target PDCs that are neither proven nor known
+	pendQueue []pendRef // oldest first, from pendHead on
+	pendHead  int
 
 	quar    quarantine
 	heap    []timer
@@ -295,8 +296,11 @@ type Table struct {
 	looseLen  int
 	nackAt    time.Duration // rate limit of NACKs that name no PDC
 	nackLeft  int
-	guessAt   time.Duration // start of the second in which guesses are counted
-	guesses   int
+	// the same of NACKs that tell strangers that there is no room
+	strangerAt   time.Duration
+	strangerLeft int
+	guessAt      time.Duration // start of the second in which guesses are counted
+	guesses      int
 
 	rings     [16][][]txPkt // free transmit rings by log2 of their length
 	ringKept  int           // packets in rings

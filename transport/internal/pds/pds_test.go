@@ -22,6 +22,7 @@ type pdcTest struct {
 	told    []string // what the owner was told
 	ccc     *fixedCCC
 	open    map[uint32]bool // slots with incomplete inbound messages
+	looks   int             // how often open was read
 	awaits  map[uint32]bool // slots with a promised RESPONSE
 	expects map[uint32]bool // messages with a promised RESPONSE
 
@@ -122,7 +123,7 @@ func (x *pdcTest) GiveUp(p *PDC, r piece.Piece, code wire.NackCode) (piece.Piece
 }
 func (x *pdcTest) Expects(msg uint32) bool   { return x.expects[msg] }
 func (x *pdcTest) Awaits(p *PDC) bool        { return x.awaits[p.Slot] }
-func (x *pdcTest) InboundOpen(p *PDC) bool   { return x.open[p.Slot] }
+func (x *pdcTest) InboundOpen(p *PDC) bool   { x.looks++; return x.open[p.Slot] }
 func (x *pdcTest) Known(netip.AddrPort) bool { return false }
 func (x *pdcTest) Pending(p *PDC) bool       { return false }
 

@@ -792,9 +792,15 @@ func (t *Table) findSyn(in *Arrival, h *wire.Req) *PDC {
 		t.Stats.DropBinding++ // T8
 		return nil
 	}
+	l, ok := t.quar.find(in.Now, key)
+	if !ok && !secured && t.crowded(in.Now) && !t.owner.Known(in.From) {
+		// In a flood nearly every SYN packet ends here. Whatever else is wrong with it can be
+		// said when there is room: nothing of this life was executed.
+		return t.noRoom(in, h)
+	}
 	fep := t.fepKey(in.From, h.SPDCID)
 	other := t.latest[fep] // with another Start_PSN
-	switch l, ok := t.quar.find(in.Now, key); {
+	switch {
 	case ok && !l.refused && l.who == in.Who:
 		return refuse(wire.NackInvDPDCID) // a late packet of a life that ended
 	case secured && other != nil:
@@ -817,11 +823,12 @@ func (t *Table) findSyn(in *Arrival, h *wire.Req) *PDC {
 	if src == nil {
 		src = &sourceCount{}
 	}
-	known := t.owner.Known(in.From)
-	if t.live >= t.cfg.MaxPDCs || src.pdcs >= t.cfg.MaxPDCsPerSource || t.quar.full(in.Now) ||
-		!known && !t.roomForStranger(in.Now, src) {
+	switch {
+	case t.live >= t.cfg.MaxPDCs || src.pdcs >= t.cfg.MaxPDCsPerSource || t.quar.full(in.Now):
 		t.Stats.DropLimit++
 		return refuse(wire.NackNoPDCAvail)
+	case !t.owner.Known(in.From) && !t.roomForStranger(in.Now, src):
+		return t.noRoom(in, h)
 	}
 	if secured && !t.startAgreed(in, h, start) {
 		return nil
@@ -863,13 +870,39 @@ func (t *Table) roomForStranger(now time.Duration, src *sourceCount) bool {
 	return t.pending < t.cfg.MaxPending && src.pending < t.cfg.MaxPendingPerSource && t.unknown < t.cfg.MaxPDCsUnknown || t.evictPending(now)
 }
 
+// crowded reports whether the bounds of all strangers together leave no room and none can be
+// made. It is roomForStranger without the bound of one source, for packets in clear.
+func (t *Table) crowded(now time.Duration) bool {
+	return (t.unknown >= t.cfg.MaxPDCsUnknown || t.pending >= t.cfg.MaxPending) && t.ripe(now) == nil
+}
+
+// noRoom drops the SYN packet of a stranger for which there is no room. Strangers are told so
+// strangerNacks times in 100 ms at most: each NACK costs as much as receiving several packets, and
+// who is not told tries again as late as who is told.
+func (t *Table) noRoom(in *Arrival, h *wire.Req) *PDC {
+	t.Stats.DropLimit++
+	if in.Now-t.strangerAt >= 100*time.Millisecond {
+		t.strangerAt, t.strangerLeft = in.Now, strangerNacks
+	}
+	if t.strangerLeft == 0 {
+		t.Stats.DropRate++
+		return nil
+	}
+	t.strangerLeft--
+	t.refuse(in, h, wire.NackNoPDCAvail)
+	return nil
+}
+
+// strangerNacks is arbitrary: strangers that the usual bounds refuse are few without a flood.
+const strangerNacks = 100
+
 // A sourceCount counts the PDCs of one source address.
 type sourceCount struct {
 	pdcs    int
 	pending int
 }
 
-// A pendRef is a PENDING PDC, and when it was made.
+// A pendRef is a PENDING PDC, and when it was made or was last found in the middle of a message.
 type pendRef struct {
 	p  *PDC
 	at time.Duration
@@ -916,17 +949,17 @@ func (p *PDC) notPending() {
 // packPending removes from pendQueue the PDCs that are no longer pending, once they are
 // many.
 func (t *Table) packPending() {
-	if len(t.pendQueue) <= 64 || len(t.pendQueue) <= 2*t.pending {
+	if n := len(t.pendQueue) - t.pendHead; n <= 64 || n <= 2*t.pending {
 		return
 	}
 	q := t.pendQueue[:0]
-	for _, r := range t.pendQueue {
+	for _, r := range t.pendQueue[t.pendHead:] {
 		if r.p.pending {
 			q = append(q, r)
 		}
 	}
 	clear(t.pendQueue[len(q):])
-	t.pendQueue = q
+	t.pendQueue, t.pendHead = q, 0
 }
 
 // life names the life of a target's PDC.
@@ -960,21 +993,36 @@ func (t *Table) uncount(p *PDC) {
 // after its SYN (becomeEstablished). So PDCs younger than NewPDCTime stay, and in a flood
 // new sources that the application did not name wait that long.
 func (t *Table) evictPending(now time.Duration) bool {
-	for i, r := range t.pendQueue {
-		if !r.p.pending {
-			continue
-		}
-		if now-r.at < t.cfg.NewPDCTime {
-			break
-		}
-		if t.owner.InboundOpen(r.p) {
-			continue
-		}
-		t.pendQueue = append(t.pendQueue[:0], t.pendQueue[i+1:]...)
-		t.remove(now, r.p, Reason{Why: WhyClosed})
-		return true
+	p := t.ripe(now)
+	if p != nil {
+		t.remove(now, p, Reason{Why: WhyClosed})
 	}
-	return false
+	return p != nil
+}
+
+// ripe returns the PDC that evictPending ends, nil if there is none. It is called for each SYN
+// packet of a flood, so it never looks at a PDC twice within NewPDCTime: it removes those that are
+// no longer pending from the queue, and puts those with an incomplete message at its end.
+func (t *Table) ripe(now time.Duration) *PDC {
+	for t.pendHead < len(t.pendQueue) {
+		r := t.pendQueue[t.pendHead]
+		if r.p.pending {
+			if now-r.at < t.cfg.NewPDCTime {
+				return nil
+			}
+			if !t.owner.InboundOpen(r.p) {
+				return r.p
+			}
+			t.pendQueue = append(t.pendQueue, pendRef{r.p, now})
+		}
+		t.pendQueue[t.pendHead] = pendRef{}
+		if t.pendHead++; t.pendHead >= 64 && 2*t.pendHead >= len(t.pendQueue) {
+			n := copy(t.pendQueue, t.pendQueue[t.pendHead:])
+			clear(t.pendQueue[n:])
+			t.pendQueue, t.pendHead = t.pendQueue[:n], 0
+		}
+	}
+	return nil
 }
 
 // unusedAt is when a PDC ends of which no packet was ever accepted (UE 3.5.8, PENDING). The

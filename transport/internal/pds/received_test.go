@@ -388,6 +388,99 @@ func TestSynFloodIsBounded(t *testing.T) {
 	}
 }
 
+// stranger receives a SYN packet from address i. It returns the PDC that it opened, nil if there was no room.
+func (x *pdcTest) stranger(i int) *PDC {
+	h := wire.Req{Type: wire.TypeRUDReq, Next: wire.NextReqStd, Flags: wire.FlagSYN, PSN: testStart, ClearOff: -1, SPDCID: 7}
+	p, v := x.tab.ReceiveReq(x.in(netip.AddrPortFrom(netip.AddrFrom4([4]byte{10, 0, byte(i >> 8), byte(i)}), 4793)), &h)
+	if v == Deliver {
+		p.SetPeer(uint32(100+i), false)
+		p.Accept(x.now, &Meta{PSN: h.PSN, Size: 100, AR: true}, &wire.Rsp{}, false)
+	}
+	return p
+}
+
+func TestT1StrangersAreToldSeldom(t *testing.T) {
+	// T1: strangers for whom there is no room are told so 100 times in 100 ms, which takes
+	// nothing from other answers.
+	x := newTable(t, nil)
+	for i := range 20 {
+		if x.stranger(i) == nil {
+			t.Fatalf("stranger %d found no room", i)
+		}
+	}
+	told := func(n uint64) {
+		t.Helper()
+		if got := x.tab.Stats.NacksTx[wire.NackNoPDCAvail]; got != n {
+			t.Errorf("%d were told at %v, want %d", got, x.now, n)
+		}
+	}
+	for i := range 150 {
+		x.stranger(1000 + i)
+	}
+	told(100)
+	x.now += 20 * time.Millisecond
+	x.stranger(2000)
+	told(100)
+	x.tab.ReceiveReq(x.in(otherAddr), &wire.Req{Type: wire.TypeRUDReq, Next: wire.NextReqStd, PSN: 1, ClearOff: -1, SPDCID: 9, DPDCID: 0x77})
+	if n := x.tab.Stats.NacksTx[wire.NackInvDPDCID]; n != 1 {
+		t.Errorf("%d answers to who names no PDC", n)
+	}
+	x.now += 80 * time.Millisecond
+	x.stranger(2001)
+	told(101)
+	if st := x.tab.Stats; st.DropLimit != 152 || st.DropRate != 51 {
+		t.Errorf("%d had no room, of %d nobody was told", st.DropLimit, st.DropRate)
+	}
+}
+
+func TestT1LateSYNWhileStrangersHaveNoRoom(t *testing.T) {
+	// S-PDC-06: a late packet of a PDC that ended is told so in a flood, too. Who were told to
+	// come again would be executed twice when its life is forgotten.
+	x := newTable(t, nil)
+	p := x.stranger(0)
+	x.tab.remove(x.now, p, Reason{Why: WhyClosed})
+	for i := range 20 {
+		x.stranger(1 + i)
+	}
+	if x.stranger(30); x.tab.Stats.NacksTx[wire.NackNoPDCAvail] != 1 {
+		t.Fatal("there is room")
+	}
+	x.stranger(0)
+	if n := x.tab.Stats.NacksTx[wire.NackInvDPDCID]; n != 1 {
+		t.Errorf("%d were told that their PDC ended, %d that there is no room", n, x.tab.Stats.NacksTx[wire.NackNoPDCAvail])
+	}
+}
+
+func TestT1OpenMessagesOfStrangersAreSeldomLookedAt(t *testing.T) {
+	// T1: strangers begin messages and never end them, so that their PDCs make no room. A flood
+	// of others does not look at them for each of its packets.
+	x := newTable(t, nil)
+	var first *PDC
+	for i := range 20 {
+		p := x.stranger(i)
+		x.open[p.Slot] = true
+		if i == 0 {
+			first = p
+		}
+	}
+	x.now += x.tab.cfg.NewPDCTime
+	x.looks = 0
+	for i := range 1000 {
+		if x.stranger(1000+i) != nil {
+			t.Fatal("a PDC with an open message made room")
+		}
+	}
+	if x.looks != 20 {
+		t.Errorf("%d looks at 20 PDCs", x.looks)
+	}
+	// The message is whole: its PDC makes room within NewPDCTime.
+	x.open[first.Slot] = false
+	x.now += x.tab.cfg.NewPDCTime
+	if x.stranger(3000) == nil || first.State() != Closed {
+		t.Errorf("no room after the message; the first PDC is %v", first.State())
+	}
+}
+
 func TestStoppedMessageEndsWithPeerTimeout(t *testing.T) {
 	// F9, F25: a message that stopped in the middle ends after PeerTimeout.
 	x := newTarget(t)
