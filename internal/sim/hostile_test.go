@@ -103,7 +103,7 @@ func TestT9SixteenInARowClose(t *testing.T) {
 	settle(w)
 }
 
-// T9: 16 in a row end a PDC that is being opened, too.
+// T9: 16 in a row end a PDC that is being opened, too, after SuspectTimeout if nothing true comes.
 func TestT9SixteenInARowWhileOpening(t *testing.T) {
 	dark := lan
 	dark.Loss = 1
@@ -125,6 +125,10 @@ func TestT9SixteenInARowWhileOpening(t *testing.T) {
 	}
 	forge(w, ackCC(p, p.Start+uint32(p.Sent)+5, 0, 1, 0))
 	w.Run(100 * us)
+	if !op.Open() {
+		t.Fatalf("%v ended at once: %v", op, op.Cause())
+	}
+	w.Run(4 * time.Second)
 	if op.Open() || op.OK() || !op.Event.Unknown {
 		t.Errorf("%v after 16: open %v, %v", op, op.Open(), op.Cause())
 	}

@@ -505,12 +505,18 @@ func (p *PDC) probeAnswered(now time.Duration, a *wire.Ack) time.Duration {
 }
 
 // unsent counts a packet that acknowledges a PSN that was never sent (T9). Many in a row
-// end the PDC, also while it opens.
+// end the PDC. While it opens they may be late and meant for a former life with this PDCID, so
+// that they are evidence: only if no true answer comes, they end it after SuspectTimeout.
 func (t *Table) unsent(now time.Duration, p *PDC) {
 	t.Stats.DropUnsent++
 	t.guessed(now, p.remote)
-	p.strikes++
-	if p.strikes >= 16 {
+	p.strikes = min(p.strikes+1, 16)
+	if p.strikes < 16 {
+		return
+	}
+	if p.remoteID == 0 {
+		t.Suspect(now, p, false)
+	} else {
 		t.fail(now, p, Reason{Why: WhyProtocol})
 	}
 }
