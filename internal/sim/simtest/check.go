@@ -103,6 +103,8 @@ func (w *World) certain(o *Op) {
 	}
 	for _, d := range o.lives {
 		switch {
+		case d.receive == nil && o.by != nil && o.by.holder != 0 && o.by.holder != d.life:
+			// A life that does not have the PDC refuses its packets.
 		case o.Event.Cause == transport.Rejected && len(w.Hosts[o.Peer].born) > 1:
 			// One life of the target refused it, and the next one may have accepted a copy that
 			// was under way. In clear nothing distinguishes the two (T22).

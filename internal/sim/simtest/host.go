@@ -456,6 +456,7 @@ func (h *Host) Abandon(i int) {
 	posted := h.w.seq
 	h.FEP.Abandon(now, h.Peer(i))
 	h.abandoned[i] = true
+	h.talks[i].lag = nil // its PDC ended
 	was := h.busy
 	h.busy = true // no packet between Abandon and the last event
 	h.abandoning = i

@@ -603,11 +603,13 @@ func (l *ledger) opOf(r *record, d *dir, s *sentPSN) *Op {
 	case r.hasHeader:
 		op = w.op(uint32(r.header))
 	default:
-		// It is too short to carry its number: choose the oldest that looks like it.
-		for pass := 0; pass < 2 && op == nil; pass++ {
+		// It is too short to carry its number: choose the oldest that looks like it, if possible one
+		// that was not sent yet, else one that was not answered.
+		for pass := 0; pass < 3 && op == nil; pass++ {
 			for _, o := range h.sends {
 				if (o.Open() || o.OK() && o.early()) && o.Kind == transport.OpSend && o.Life == h.Life() && !o.HasData && o.Len == int(r.reqLen) && w.Hosts[o.Peer] == d.peer &&
-					o.Ordered == r.rod && r.dc == (o.Level == transport.LevelDelivery) && checkPattern(r.payload, o.ID, 0) == nil && (pass == 1 || o.txPieces == 0) {
+					o.Ordered == r.rod && r.dc == (o.Level == transport.LevelDelivery) && checkPattern(r.payload, o.ID, 0) == nil &&
+					(pass == 2 || o.txPieces == 0 || pass == 1 && len(o.answered) == 0) {
 					op = o
 					break
 				}
