@@ -123,14 +123,19 @@ func (f *FEP) stop(pdc *pds.PDC) {
 	}
 }
 
-// unblock takes back a packet of h, for which the target has no receive, if parts of an earlier
-// message that were taken back go behind it on a ROD PDC: the target may post the receive for h
-// only when it has that message.
+// unblock takes back a packet of h, for which the target has no receive or no room, if parts of an
+// earlier message that were taken back go behind it on a ROD PDC: the target may post the receive,
+// or have the room, only when it has that message.
 func (f *FEP) unblock(p *pds.PDC, h ses.Handle) {
 	seq, blocks := f.ses.Seq(h), false
 	p.EachSent(func(k pds.Sent) {
 		blocks = blocks || k.Piece.Kind&piece.Recut != 0 && f.ses.Seq(handle(k.Piece)) < seq
 	})
+	if st := f.todo.stopped[p]; st != nil {
+		for _, pc := range st.pieces {
+			blocks = blocks || f.ses.Seq(handle(pc)) < seq
+		}
+	}
 	ln := &f.lanes[p.Slot]
 	for i := range min(int(ln.begun), ln.q.len()) {
 		blocks = blocks || f.ses.Seq(ln.q.at(i)) < seq

@@ -343,3 +343,17 @@ func TestF7OrderedMessageBehindOneThatWaits(t *testing.T) {
 	w.Want("ok", behind...)
 	settle(w)
 }
+
+// F7: what came back of an earlier message stands behind a message for which the target has no room
+// before it has the earlier one, and a void packet behind both has no answer yet.
+func TestF7OrderedMessageThatNeedsTheRoomOfTheOneBefore(t *testing.T) {
+	w := pair(t, 717, lan, full, only(1, func(c *transport.Config) { c.UnexpectedMsgs, c.UnexpectedShare = 1, 1 }))
+	stream(w, ordered(tsend(1, 8)), 4, 2)
+	w.SetFaults(holed(1500))
+	ops := post(w.Hosts[0], ordered(tsend(1, 8192+900)), 3) // the second packet of each passes
+	w.RunOps(time.Second, ops[0])
+	w.Want("ok", ops[0])
+	w.RunOps(time.Second, append(ops, post(w.Hosts[1], trecv(8192+900), 3)...)...)
+	w.Want("ok", ops...)
+	settle(w)
+}
