@@ -103,8 +103,8 @@ func (w *World) certain(o *Op) {
 	}
 	for _, d := range o.lives {
 		switch {
-		case d.receive == nil && o.by != nil && o.by.holder != 0 && o.by.holder != d.life:
-			// A life that does not have the PDC refuses its packets.
+		case d.receive == nil && o.by != nil && (o.by.replaced || o.by.holder != 0 && o.by.holder != d.life):
+			// Who refuses the Start_PSN, or a life that does not have the PDC, refuses its packets.
 		case o.Event.Cause == transport.Rejected && len(w.Hosts[o.Peer].born) > 1:
 			// One life of the target refused it, and the next one may have accepted a copy that
 			// was under way. In clear nothing distinguishes the two (T22).
@@ -248,7 +248,7 @@ func (w *World) identify(o *Op) (s *Op, sure bool) {
 func (w *World) looksLike(o, s *Op) bool {
 	e := &o.Event
 	if s.Kind != transport.OpSend || s.postSeq == 0 || s.HasData || w.Hosts[s.Peer] != o.Host || s.Len != e.Len+int(e.OverLen) || s.WrongRI ||
-		s.Host.Addr() != o.from || !o.accepts(s) {
+		s.Host.Addr() != o.from || s.name().Initiator != e.Initiator || !o.accepts(s) {
 		return false
 	}
 	// A message that a former life of the target refused may have come to this life.

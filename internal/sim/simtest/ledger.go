@@ -75,6 +75,7 @@ type dir struct {
 	// new PSNs before it has sent all of was again.
 	renumbered bool
 	was        *dir
+	replaced   bool // it was replaced so: the target executed nothing of it
 	// holder is the life of the destination that has the PDC, by its first ACK; 0: none came.
 	holder int
 
@@ -516,6 +517,7 @@ func (l *ledger) dirOf(r *record, to *Host) *dir {
 			d.forward, d.renumbered = true, again
 			if again {
 				d.was = l.dirs[k][len(l.dirs[k])-2]
+				d.was.replaced = true
 			}
 		}
 		return d

@@ -69,15 +69,15 @@ func TestReceivesOfTwinsGoToWhoNeedsThem(t *testing.T) {
 		o.delivery(1).allAt = 1
 		return o
 	}
+	lost := send(transport.Aborted, true) // a restarted target answered it with NACK 0E
 	recv := func() *Op {
 		o := w.newOp(w.Hosts[1], OpSpec{Kind: transport.OpRecv, Peer: Any})
-		o.Life, o.Event.OverLen, o.from = 1, 3, w.Hosts[0].Addr()
+		o.Life, o.Event.OverLen, o.from, o.Event.Initiator = 1, 3, w.Hosts[0].Addr(), lost.name().Initiator
 		if o.match = w.place(o, map[*Op]bool{}); o.match == nil {
 			t.Fatal("a receive found no message")
 		}
 		return o
 	}
-	lost := send(transport.Aborted, true) // a restarted target answered it with NACK 0E
 	first, second := send(transport.OK, false), send(transport.OK, false)
 	recv()
 	r := recv()
