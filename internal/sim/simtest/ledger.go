@@ -712,6 +712,10 @@ func (l *ledger) ack(r *record, to *Host) {
 // taken records a packet that a FEP received.
 func (l *ledger) taken(now time.Duration, r *record, to *Host, p *sim.Packet) {
 	switch {
+	case r.class == classNack && r.code == 0x11:
+		if t := &to.talks[r.from.Index]; t.lag != nil && t.lag.id == r.dpdcid {
+			t.lag = nil // its PDC ended
+		}
 	case r.class == classNack && (r.code == 0x0f || r.code == 0x15 || r.code == 0x16):
 		to.refused = to.Life()
 	case r.class == classData && r.dir != nil && r.dir.peer == to:

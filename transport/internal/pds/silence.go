@@ -70,15 +70,20 @@ const hopelessTries = 8
 // failSilent fails the other silent PDCs to a peer that is gone (F9: all operations to it
 // fail). Such a PDC may be in the middle of a message with nothing outstanding, because
 // packets in flight on the others kept the window closed. A PDC on which the peer was heard
-// since stays.
+// since stays. One on which it was never heard is as silent as the others, however late it
+// was opened.
 func (t *Table) failSilent(now time.Duration, peer uint32, why Reason) {
 	// A peer is not last heard on all PDCs at the same time.
 	gone := max(t.cfg.PeerTimeout-t.cfg.RTOMax, t.cfg.PeerTimeout/2)
+	heard := false
+	for _, q := range t.slots {
+		heard = heard || q != nil && q.Peer == peer && q.Met() && now-q.lastHeard < gone
+	}
 	for _, q := range t.slots {
 		if q == nil || q.Peer != peer || !q.initiator {
 			continue
 		}
-		silent := now-q.lastHeard >= gone
+		silent := now-q.lastHeard >= gone || why.Why == WhyTimeout && !q.Met() && !heard
 		if q.evidence != 0 && now-max(q.lastHeard, q.evidence-t.cfg.RTOMax) >= q.suspectTime() {
 			silent = true
 		}
