@@ -10,6 +10,7 @@ func (s *SES) CancelAll() {
 		return
 	}
 	s.closed = true
+	s.closeRegions(AllEndpoints)
 	s.cancelSends()
 	s.dropInbound()
 	for _, e := range s.endpoints {
@@ -26,6 +27,7 @@ func (s *SES) Leave() {
 	if s.closed || s.ended {
 		return
 	}
+	s.closeRegions(AllEndpoints)
 	for _, e := range s.endpoints {
 		e.close()
 		s.cancelInbound(e)
@@ -65,6 +67,7 @@ func (s *SES) End() {
 	for _, e := range s.endpoints {
 		e.mostSends = 0
 	}
+	s.closeRegions(AllEndpoints)
 	s.cancelSends()
 	s.dropInbound()
 	for _, e := range s.endpoints {

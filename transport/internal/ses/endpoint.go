@@ -204,6 +204,7 @@ func (s *SES) CloseEndpoint(id EndpointID) {
 		return
 	}
 	e.close()
+	s.closeRegions(id)
 	s.names.add(e, -1)
 	for i := range s.sends.used {
 		if m := s.sends.at(i); m.phase != phaseFree && m.ep == e {

@@ -15,7 +15,7 @@
 // The files. endpoint.go: whom a request is for. Sending: op.go, send.go, piece.go (cutting),
 // answer.go (responses, and how a send ends), again.go (sending again), resource.go
 // (order behind a refusal), fence.go. Receiving:
-// request.go (checks, messages of one packet), forms.go (other headers), response.go, match.go,
+// request.go (checks, messages of one packet), region.go (memory that peers may access), forms.go (other headers), response.go, match.go,
 // recv.go, multi.go, look.go, inbound.go (messages of several packets), dead.go (those that
 // ended in error), unexpected.go, peers.go. Both: event.go, end.go, diagnose.go, table.go,
 // heap.go, arena.go.
@@ -25,6 +25,7 @@ import (
 	"errors"
 	"math"
 	"math/bits"
+	"math/rand/v2"
 	"time"
 
 	"github.com/uetkit/uetkit/transport/internal/piece"
@@ -69,6 +70,12 @@ type Config struct {
 	// unexpected message was answered when it came, so it is placed as far as it fits.
 	RefuseTooLong bool
 
+	// MaxRegions bounds the memory regions (default 65,536).
+	MaxRegions int
+	// Random draws the memory keys of NewKey. It must be one that nobody can guess where peers
+	// are not trusted. nil draws from Seed.
+	Random func() uint64
+
 	// RNRTimeout bounds how long a message is sent again to a target that answers but is not
 	// ready (NO_MATCH, DISABLED_GEN). 0 means no limit; a negative value makes the first such
 	// answer final.
@@ -96,6 +103,10 @@ func (c *Config) Fill() {
 	c.EndpointConfig.fill()
 	def(&c.UnexpectedMsgs, 65536)
 	def(&c.OpenPerPeer, 64)
+	def(&c.MaxRegions, 65536)
+	if c.Random == nil {
+		c.Random = rand.New(rand.NewPCG(c.Seed, 0x6d6b6579)).Uint64
+	}
 	if c.UnexpectedBytes <= 0 {
 		c.UnexpectedBytes = 64 << 20
 	}
@@ -137,6 +148,7 @@ type SES struct {
 	outgoing
 	posted
 	incoming
+	regions
 
 	relieveAt time.Duration // when to call relieve, 0: nothing waits
 	relieved  time.Duration // when it was called last
