@@ -114,6 +114,7 @@ type sentPSN struct {
 	lastAt time.Duration
 	resent int
 	hole   bool // not sent yet, although later ones are
+	err    bool // a MSG_ERROR
 }
 
 func (d *dir) at(life int) *rxLife {
@@ -398,7 +399,8 @@ func (l *ledger) request(now time.Duration, r *record, to *Host) {
 		l.withNewest = append(l.withNewest, d)
 	}
 	if r.opcode == opMsgError {
-		op.gaveUp = op.gaveUp || i < next
+		op.gaveUp = op.gaveUp || i < next && !s.err
+		s.err = true
 		return
 	}
 	l.content(r, op)
