@@ -11,10 +11,15 @@ type OpKind = ses.Kind
 
 // The kinds of operations.
 const (
+	OpWrite = ses.EvWrite // write to a region of the peer
+	OpRead  = ses.EvRead  // read from a region of the peer
 	OpSend  = ses.EvSend  // untagged message
 	OpTSend = ses.EvTSend // tagged message
 	OpRecv  = ses.EvRecv  // untagged receive
 	OpTRecv = ses.EvTRecv // tagged receive
+
+	// OpRemoteWrite is the kind of an Event that nobody posted: a peer wrote to a region.
+	OpRemoteWrite = ses.EvRemoteWrite
 )
 
 // Level is a completion level (fi_cq(3)).

@@ -5,17 +5,22 @@ import "github.com/uetkit/uetkit/transport/wire"
 // Kind is the kind of operation that ended.
 type Kind uint8
 
-// The kinds.
+// The kinds. Those of tagged messages are even; those of the target's side come last.
 const (
-	EvSend  Kind = iota + 1 // untagged message
-	EvTSend                 // tagged message
-	EvRecv                  // untagged receive
-	EvTRecv                 // tagged receive
+	EvWrite       Kind = 1 // write to a region of the peer
+	EvRead        Kind = 3 // read from a region of the peer
+	EvSend        Kind = 5 // untagged message
+	EvTSend       Kind = 6 // tagged message
+	EvRecv        Kind = 7 // untagged receive
+	EvTRecv       Kind = 8 // tagged receive
+	EvRemoteWrite Kind = 9 // a peer wrote to a region of this side: nobody posted it
 )
 
-// Recv reports whether k is a receive, Tagged whether k is tagged.
+// Recv reports whether k is a receive or what a peer did without one, Tagged whether k is
+// tagged, and RMA whether k accesses a region of the peer.
 func (k Kind) Recv() bool   { return k >= EvRecv }
 func (k Kind) Tagged() bool { return k&1 == 0 }
+func (k Kind) RMA() bool    { return k < EvSend }
 
 // kind returns the tagged or untagged variant of k.
 func kind(k Kind, tagged bool) Kind {

@@ -43,6 +43,9 @@ type Op struct {
 	// data (FI_REMOTE_CQ_DATA).
 	Tag, Ignore, Data uint64
 	HasData           bool
+	// Key and RemoteAddr name the memory of the peer that a write or a read accesses: the key of
+	// a region, and the address of the first byte in it.
+	Key, RemoteAddr uint64
 	// Inject copies the bytes at once: the caller may reuse them when Send returns.
 	Inject bool
 	// Ordered sends the message by ROD, in order with all other ordered messages to the peer.
