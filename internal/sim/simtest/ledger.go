@@ -652,7 +652,7 @@ func (l *ledger) clear(r *record, d *dir) {
 
 // ctl checks a control packet without PSN.
 func (l *ledger) ctl(r *record, to *Host) {
-	if r.next == ctlProbe {
+	if r.next == ctlProbe || r.next == ctlAckReq {
 		for _, d := range l.dirs[dirKey{r.from.Index, r.spdcid}] {
 			l.asks(r, d)
 		}

@@ -97,8 +97,10 @@ type delivery struct {
 	twin    bool // the receive may have got another message that looks the same
 }
 
+var kindNames = map[transport.OpKind]string{transport.OpSend: "send", transport.OpTSend: "tsend", transport.OpRecv: "recv", transport.OpTRecv: "trecv"}
+
 func (s *OpSpec) String() string {
-	t := fmt.Sprintf("%s %d bytes", [...]string{"?", "send", "tsend", "recv", "trecv"}[s.Kind], s.Len)
+	t := fmt.Sprintf("%s %d bytes", kindNames[s.Kind], s.Len)
 	switch {
 	case s.Peer == Any:
 		t += " from any"
