@@ -737,6 +737,9 @@ func (w *World) auditOrder() {
 				if a.Ended && a.Event.Unknown && a.endSeq < b.postSeq {
 					continue // its PDC was gone, and a packet of it came late (S-END-07)
 				}
+				if a.early() && parted(f.from, f.to) {
+					continue // Abandon ended its PDC after its completion, and a packet of it came late
+				}
 				if a.postSeq < b.postSeq && rb.accepts(a) && ra.postSeq > rb.postSeq {
 					w.Failf("%s: ordered messages matched out of order: %v by %v, then %v by %v", f.to.Name(), b, rb, a, ra)
 				}

@@ -612,7 +612,7 @@ func (l *ledger) opOf(r *record, d *dir, s *sentPSN) *Op {
 		for pass := 0; pass < 3 && op == nil; pass++ {
 			for _, o := range h.sends {
 				if (o.Open() || o.OK() && o.early()) && o.Kind == transport.OpSend && o.Life == h.Life() && !o.HasData && o.Len == int(r.reqLen) && w.Hosts[o.Peer] == d.peer &&
-					o.Ordered == r.rod && r.dc == (o.Level == transport.LevelDelivery) && checkPattern(r.payload, o.ID, 0) == nil &&
+					o.name().Initiator == r.initiator && o.Ordered == r.rod && r.dc == (o.Level == transport.LevelDelivery) && checkPattern(r.payload, o.ID, 0) == nil &&
 					(pass == 2 || o.txPieces == 0 || pass == 1 && len(o.answered) == 0) {
 					op = o
 					break
