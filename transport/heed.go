@@ -305,6 +305,8 @@ func (u *owner) Pending(p *pds.PDC) bool {
 
 func (u *owner) Awaits(p *pds.PDC) bool { return u.ses.Awaits(p.Slot) }
 
+func (u *owner) Asked(*pds.PDC) bool { return false }
+
 func (u *owner) Expects(msg uint32) bool { return u.ses.Expects(ses.Handle(msg)) }
 
 func (u *owner) InboundOpen(p *pds.PDC) bool { return u.ses.Incomplete(p.Slot) }

@@ -278,6 +278,9 @@ func (t *Table) ReceiveAckOf(in *Arrival, p *PDC, a *wire.Ack, rsp *wire.Rsp) *P
 	}
 	p.strikes = 0
 	p.heard(in.Now)
+	if !p.proven {
+		p.markProven()
+	}
 	if p.remoteID == 0 {
 		p.becomeEstablished(a.SPDCID, in.Who)
 	}

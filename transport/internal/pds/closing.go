@@ -41,6 +41,10 @@ func (p *PDC) closeIfFinished(now time.Duration) {
 	if p.state != AckWait {
 		return
 	}
+	if until := p.mayLackAck(now); until != 0 {
+		p.t.arm(p, until)
+		return
+	}
 	if p.remoteID == 0 {
 		p.t.closeDone(now, p) // nothing of it ever reached a target
 		return
@@ -89,8 +93,8 @@ func (p *PDC) closeIdle(now time.Duration) time.Duration {
 	case p.initiator && t.owner.Pending(p):
 		return now + cfg.IdleClose
 	case p.initiator && t.owner.Awaits(p):
-		// The PDC is not idle: the RESPONSE of a message is to come (S-CPL-04). The ACK of a
-		// NOOP shows that the target lives, and the NOOP shows the target that this side does.
+		// The PDC is not idle: read data is to come, or the RESPONSE of a message (S-CPL-04).
+		// The ACK of a NOOP shows that the target lives, and the NOOP shows the target that this side does.
 		p.pushCtl(now, wire.CtlNoop)
 		return now + cfg.IdleClose
 	case p.initiator:
@@ -117,6 +121,9 @@ func (p *PDC) drainAt() time.Duration {
 func (p *PDC) drain(now time.Duration) time.Duration {
 	if p.state == AckWait {
 		p.closeIfFinished(now)
+		if until := p.mayLackAck(now); until != 0 && p.state == AckWait {
+			return until
+		}
 		return never
 	}
 	p.wake()
@@ -233,11 +240,11 @@ func (t *Table) receiveCP(in *Arrival, c *wire.CP) {
 		return
 	case wire.CtlClearReq:
 		clear := wire.PSN(c.Payload)
-		if clear.Before(p.tx.una) && p.initiator {
+		if clear.Before(p.tx.una) {
 			p.letGo()
 			p.tx.clearOwed = true
 			p.oweAck()
-		} else if p.initiator {
+		} else {
 			// The PSN is not acknowledged yet: ask what became of it.
 			p.tx.askOwed = p.tx.una != p.tx.nxt
 			p.oweAck()
@@ -248,7 +255,7 @@ func (t *Table) receiveCP(in *Arrival, c *wire.CP) {
 	p.markProven()
 	rx := p.rx
 	if rx == nil {
-		if c.Ctl != wire.CtlCloseReq && c.Ctl != wire.CtlNoop && c.Ctl != wire.CtlNegotiation {
+		if c.Ctl != wire.CtlCloseReq && c.Ctl != wire.CtlNoop && c.Ctl != wire.CtlNegotiation && !t.owner.Asked(p) {
 			t.Stats.DropStale++
 			return
 		}
@@ -299,8 +306,12 @@ func (t *Table) receivePSNCtl(in *Arrival, p *PDC, c *wire.CP) {
 			t.Stats.DropStale++ // only an initiator sends CLOSE
 			return
 		}
-		// A target has at most a CLOSE_REQ outstanding, which this CLOSE grants.
-		if t.owner.InboundOpen(p) {
+		// A CLOSE_REQ that is outstanding is granted by it, return data is not.
+		out := p.dataOut()
+		if out {
+			rx.noteMax(c.PSN) // the NACK names the CLOSE
+		}
+		if out || t.owner.InboundOpen(p) {
 			t.fail(in.Now, p, Reason{Why: WhyProtocol})
 			return
 		}

@@ -95,8 +95,11 @@ type Owner interface {
 	InboundOpen(p *PDC) bool
 	// Known reports whether the application inserted the address.
 	Known(addr netip.AddrPort) bool
-	// Awaits reports whether a message that was sent on the PDC waits for its RESPONSE.
+	// Awaits reports whether something is to come that this side asked for on the PDC: read
+	// data, or the RESPONSE of a message.
 	Awaits(p *PDC) bool
+	// Asked reports whether this side ever asked for read data on the PDC.
+	Asked(p *PDC) bool
 	// Expects reports whether the message with that Piece.Msg waits for a RESPONSE that was
 	// promised (NO_RESPONSE).
 	Expects(msg uint32) bool

@@ -23,6 +23,7 @@ type pdcTest struct {
 	ccc     *fixedCCC
 	open    map[uint32]bool // slots with incomplete inbound messages
 	looks   int             // how often open was read
+	asked   map[uint32]bool // by Slot: read data was asked for
 	awaits  map[uint32]bool // slots with a promised RESPONSE
 	expects map[uint32]bool // messages with a promised RESPONSE
 
@@ -122,6 +123,7 @@ func (x *pdcTest) GiveUp(p *PDC, r piece.Piece, code wire.NackCode) (piece.Piece
 	return piece.Piece{}, 0
 }
 func (x *pdcTest) Expects(msg uint32) bool   { return x.expects[msg] }
+func (x *pdcTest) Asked(p *PDC) bool         { return x.asked[p.Slot] }
 func (x *pdcTest) Awaits(p *PDC) bool        { return x.awaits[p.Slot] }
 func (x *pdcTest) InboundOpen(p *PDC) bool   { x.looks++; return x.open[p.Slot] }
 func (x *pdcTest) Known(netip.AddrPort) bool { return false }

@@ -211,6 +211,9 @@ func (t *Table) ReceiveReq(in *Arrival, h *wire.Req) (*PDC, Action) {
 		if p.who != in.Who && t.foreign(p, in.Who) {
 			return nil, Drop
 		}
+		if p.remoteID == 0 && t.answeredBy(p, h) {
+			p.becomeEstablished(h.SPDCID, in.Who)
+		}
 		if p.remoteID != h.SPDCID || p.remoteID == 0 {
 			t.Stats.DropHeader++
 			t.refuse(in, h, wire.NackPDCHdrMismatch)
@@ -224,8 +227,7 @@ func (t *Table) ReceiveReq(in *Arrival, h *wire.Req) (*PDC, Action) {
 		t.sendNack(in.Now, in.From, in.Path, wire.Nack{Type: wire.TypeNack, Code: wire.NackPDCModeMismatch, PSN: h.PSN, SPDCID: p.id, DPDCID: p.remoteID})
 		return nil, Drop
 	}
-	if p.initiator {
-		t.returned(in, p, h)
+	if p.initiator && !t.returns(in, p, h) {
 		return nil, Drop
 	}
 	rx := p.rx
@@ -248,7 +250,7 @@ func (t *Table) ReceiveReq(in *Arrival, h *wire.Req) (*PDC, Action) {
 		t.unsent(in.Now, p)
 		return nil, Drop
 	}
-	if !isRequest(h.Next) {
+	if !p.initiator && !isRequest(h.Next) {
 		t.misfit(in, p, h, !rx.win.Test(uint32(h.PSN)), wire.NackPDCHdrMismatch)
 		return nil, Drop
 	}
@@ -276,27 +278,6 @@ func (t *Table) ReceiveReq(in *Arrival, h *wire.Req) (*PDC, Action) {
 // direction carry nothing else (UE 3.5.10.2, S-NACK-05).
 func isRequest(n wire.NextHdr) bool {
 	return n >= wire.NextReqSmall && n <= wire.NextReqStd
-}
-
-// returned refuses a request of the return direction. It would carry read data, which this
-// side never asks for. In the window, anything else there has a next header that does not fit.
-func (t *Table) returned(in *Arrival, p *PDC, h *wire.Req) {
-	base, fresh := p.start, true
-	if rx := p.rx; rx != nil {
-		base, fresh = wire.PSN(rx.win.Base()), !rx.win.Test(uint32(h.PSN))
-	}
-	d, n := h.PSN.Sub(base), int32(t.cfg.MPRange)
-	code := wire.NackPDCHdrMismatch
-	switch {
-	case d < -n || d >= n:
-		t.guessed(in.Now, in.From)
-		code = wire.NackPSNOORWindow
-	case d < 0:
-		fresh = false
-	case h.Next == wire.NextRspData || h.Next == wire.NextRspDataSmall:
-		code = wire.NackUnexpEvent
-	}
-	t.misfit(in, p, h, fresh, code)
 }
 
 // misfit drops a request that names its PDC rightly and cannot be meant for it. A fresh one

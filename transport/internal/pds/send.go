@@ -260,6 +260,9 @@ func (p *PDC) header(psn wire.PSN, k *txPkt) *wire.Req {
 	h := &p.t.hdr
 	h.Type, h.Next, h.Flags, h.PSN, h.SPDCID = p.reqType(), wire.NextReqStd, 0, psn, p.id
 	h.ClearOff = p.clearOff(psn)
+	if !p.initiator && k.piece.Returns() {
+		h.Next = wire.NextRspData
+	}
 	if p.remoteID == 0 {
 		h.Flags |= wire.FlagSYN
 		h.PSNOffset, h.DPDCID = uint16(psn.Sub(p.start)), 0

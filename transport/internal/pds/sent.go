@@ -120,12 +120,20 @@ func (p *PDC) Push(now time.Duration, what piece.Piece, n int, path uint8) {
 	k.first, k.sentAt, k.seq, k.size, k.path = now, now, seq, uint16(n), path
 	k.state, k.tries, k.ctl, k.cause, k.gap, k.nacked, k.fresh, k.unknown, k.hole = pktFlight, 0, 0, 0, false, false, false, 0, 0
 	if tx.nxt.Sub(p.start) == t.cfg.MaxRange {
-		t.Close(now, p) // F34: a message that has begun goes on
+		t.rangeUsed(now, p)
 	}
 	if p.heapAt > now+t.tailLeast {
 		p.armTail(now)
 	}
 	tx.wantAR = p.ccc != nil && p.ccc.OnSend(now, n)
+}
+
+// rangeUsed ends a PDC in order that has used MaxRange PSNs (F34). A message that has begun goes on.
+// A target asks for the end (ReturnHeader).
+func (t *Table) rangeUsed(now time.Duration, p *PDC) {
+	if p.initiator {
+		t.Close(now, p)
+	}
 }
 
 // unsend undoes the sending of a packet: Resend will send it as if for the first time.
@@ -300,7 +308,7 @@ func (t *Table) failPackets(p *PDC, why Reason) {
 	unrun, msg := false, uint32(0) // of the latest packet, and its message
 	for psn := tx.una; psn != tx.nxt; psn++ {
 		k := tx.at(psn)
-		if why.Born != 0 && k.ctl == 0 && (psn == tx.una || k.piece.Msg != msg) {
+		if why.Born != 0 && k.ctl == 0 && p.initiator && (psn == tx.una || k.piece.Msg != msg) {
 			unrun, msg = p.unrun(psn, why.Born), k.piece.Msg
 		}
 		if k.state == pktFlight && p.ccc != nil {

@@ -35,9 +35,8 @@ func (p *PDC) givenUp(now time.Duration) Reason {
 func (p *PDC) shortUntil() time.Duration {
 	tx, wait := &p.tx, p.t.cfg.PeerTimeout
 	switch {
-	case !p.initiator:
-		// A target's only outstanding packet is a CLOSE_REQ. Its refusal does not end a
-		// message that is under way (F28).
+	case p.asksOnly():
+		// The refusal of a CLOSE_REQ does not end a message that is under way (F28).
 		if p.state != CloseRequested || p.t.owner.InboundOpen(p) {
 			return never
 		}
@@ -49,15 +48,15 @@ func (p *PDC) shortUntil() time.Duration {
 	return tx.shortSince + wait
 }
 
-// hopeless reports whether the oldest packet of an initiator can no longer be expected to
+// hopeless reports whether the oldest packet of a PDC can no longer be expected to
 // finish. It was first sent at least 2 × PeerTimeout ago, and it arrived or was resent at
 // least hopelessTries times. Neither an outage that the peer survived nor a pause of this
 // side explains that: the peer is heard but does not answer this packet, or answers by
-// NACKs. Time in which the target was not ready does not count (F18). A target's PDC is
-// never hopeless: its CLOSE_REQ ends no operation.
+// NACKs. Time in which the target was not ready does not count (F18). The CLOSE_REQ of a
+// target is never hopeless: it ends no operation.
 func (p *PDC) hopeless(now time.Duration) bool {
 	tx := &p.tx
-	if !p.initiator || tx.una == tx.nxt {
+	if tx.una == tx.nxt || p.asksOnly() {
 		return false
 	}
 	k := tx.at(tx.una)

@@ -32,6 +32,7 @@ type side struct {
 	stranger bool              // the application named none of the other sides
 	replies  map[uint32]reply  // the answers of the message layer that are not OK, by message
 	inbound  map[*pds.PDC]bool // PDCs with an incomplete message
+	asked    map[*pds.PDC]bool // PDCs on which read data was asked for, and whether it is to come
 	sending  bool              // messages of this side have not ended
 	instead  bool              // a packet that is given up has a replacement
 	news     []string
@@ -53,7 +54,7 @@ func newSide(w *world, name string, life int, change map[string]string) (*side, 
 		addr:    netip.AddrPortFrom(netip.AddrFrom4([4]byte{198, 18, 0, byte(1 + i)}), 4793),
 		who:     uint64(1+i) | uint64(life)<<8,
 		cc:      &traceCC{window: 1 << 20},
-		replies: map[uint32]reply{}, inbound: map[*pds.PDC]bool{}, counts: map[string]uint64{},
+		replies: map[uint32]reply{}, inbound: map[*pds.PDC]bool{}, asked: map[*pds.PDC]bool{}, counts: map[string]uint64{},
 	}
 	s.cfg = pds.Config{
 		MPRange: 256, TxWindow: 256, EarlyBytes: 4096, Nominal: 48, Paths: 1,
@@ -252,12 +253,16 @@ func (s *side) GiveUp(p *pds.PDC, r piece.Piece, code wire.NackCode) (piece.Piec
 	return piece.Piece{}, 0
 }
 func (s *side) Expects(uint32) bool         { return false }
-func (s *side) Awaits(p *pds.PDC) bool      { return false }
+func (s *side) Awaits(p *pds.PDC) bool      { return s.asked[p] }
+func (s *side) Asked(p *pds.PDC) bool       { _, ok := s.asked[p]; return ok }
 func (s *side) InboundOpen(p *pds.PDC) bool { return s.inbound[p] }
 func (s *side) Known(netip.AddrPort) bool   { return !s.stranger }
 func (s *side) Pending(*pds.PDC) bool       { return false }
 
 func refText(r piece.Piece) string {
+	if r.Kind == piece.Return {
+		return fmt.Sprintf("msg %d", r.Msg)
+	}
 	if r.Kind != 0 {
 		return fmt.Sprintf("what replaces msg %d", r.Msg)
 	}
@@ -377,9 +382,17 @@ func (s *side) pdcs() []*pds.PDC {
 
 // push sends one packet of a message. If it may not be sent, push says why.
 func (s *side) push(now time.Duration, p *pds.PDC, msg uint32, size, path int, ar bool) (*packet, string) {
-	if !p.CanPush(size) {
+	can := (*pds.PDC).CanPush
+	if !p.Initiator() {
+		if can = (*pds.PDC).CanReturn; p.CCC() == nil {
+			p.SetCCC(now, s.cc)
+		}
+	}
+	if !can(p, size) {
 		v := p.View()
 		switch {
+		case p.Unproven():
+			return nil, "the initiator may be forged"
 		case v.PeerWindow:
 			return nil, "the PSN window of the peer is used up"
 		case v.OwnWindow:
@@ -393,8 +406,16 @@ func (s *side) push(now time.Duration, p *pds.PDC, msg uint32, size, path int, a
 	}
 	s.w.pushed++
 	r := piece.Piece{Msg: msg, Off: uint32(s.w.pushed)}
+	if !p.Initiator() {
+		r.Kind = piece.Return
+	}
 	p.Push(now, r, size, uint8(path))
-	b := p.Header(nil)
+	var b []byte
+	if p.Initiator() {
+		b = p.Header(nil)
+	} else {
+		b = p.ReturnHeader(now, nil)
+	}
 	if ar || p.Nearly() {
 		b[1] |= byte(wire.FlagAR)
 	}

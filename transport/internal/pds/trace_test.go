@@ -837,6 +837,14 @@ func (w *world) upper(a *args, out *strings.Builder) error {
 		fmt.Fprintf(out, "%s has begun all of it\n", s.name)
 		w.flush(out)
 		return nil
+	case a.flag("asks"):
+		s.asked[p] = true
+		fmt.Fprintf(out, "%s waits for read data\n", s.name)
+		return nil
+	case a.flag("has"):
+		s.asked[p] = false
+		fmt.Fprintf(out, "%s has all read data\n", s.name)
+		return nil
 	case a.flag("instead"):
 		s.instead = true
 		fmt.Fprintf(out, "%s has something to say in the place of what is given up\n", s.name)
@@ -952,6 +960,9 @@ func (w *world) text(k *packet) string {
 			return err.Error()
 		}
 		f = append(f, ends(h.SPDCID, h.DPDCID), t.String())
+		if h.Next == wire.NextRspData {
+			add("DATA")
+		}
 		flags(h.Flags, wire.FlagSYN, "SYN", wire.FlagRETX, "RETX", wire.FlagAR, "AR")
 		if h.Flags&wire.FlagSYN != 0 {
 			w.base(h.PSN.Add(-int(h.PSNOffset)))

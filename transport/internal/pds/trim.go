@@ -26,7 +26,7 @@ func (t *Table) ReceiveTrimmed(in *Arrival, h *wire.Req, code wire.NackCode, sma
 			return false
 		}
 	}
-	if p.rx == nil || p.mode != h.Mode() || small && !p.proven {
+	if p.rx == nil || p.mode != h.Mode() || small && !p.proven && !p.initiator {
 		return false
 	}
 	win := &p.rx.win

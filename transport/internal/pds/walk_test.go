@@ -16,6 +16,7 @@ type walkOwner struct {
 	t    *testing.T
 	out  map[uint32]bool // Piece.Msg of packets neither answered nor failed
 	open map[uint32]bool
+	late bool // the peer is silent from now on
 }
 
 func (w *walkOwner) end(r piece.Piece, what string) {
@@ -36,7 +37,8 @@ func (w *walkOwner) GiveUp(p *PDC, r piece.Piece, code wire.NackCode) (piece.Pie
 	return piece.Piece{}, 0
 }
 func (w *walkOwner) Expects(msg uint32) bool   { return msg%2 == 0 }
-func (w *walkOwner) Awaits(*PDC) bool          { return false }
+func (w *walkOwner) Awaits(p *PDC) bool        { return p.id%4 == 1 && !w.late }
+func (w *walkOwner) Asked(p *PDC) bool         { return p.id%2 == 1 }
 func (w *walkOwner) InboundOpen(p *PDC) bool   { return w.open[p.Slot] }
 func (w *walkOwner) Known(netip.AddrPort) bool { return false }
 func (w *walkOwner) Pending(p *PDC) bool       { return false }
@@ -269,17 +271,37 @@ func walk(t *testing.T, seed uint64) {
 			}
 		case 1, 2:
 			for range rng.IntN(30) {
-				if p != nil && p.initiator && p.CanPush(1000) {
+				switch {
+				case p == nil:
+				case p.initiator && p.CanPush(1000):
 					msg++
 					w.out[msg] = true
 					p.Push(x.now, piece.Piece{Msg: msg}, 1000, 0)
 					p.Header(nil)
+				case !p.initiator && p.id%2 == 0 && p.rx.max != p.start-1:
+					if p.ccc == nil {
+						p.SetCCC(x.now, x.ccc)
+					}
+					if p.CanReturn(1000) {
+						msg++
+						w.out[msg] = true
+						p.Push(x.now, piece.Piece{Msg: msg, Kind: piece.Return}, 1000, 0)
+						p.ReturnHeader(x.now, nil)
+					}
 				}
 			}
 		case 3, 4, 5, 6: // a request
 			h := wire.Req{Type: wire.TypeRUDReq, Next: wire.NextReqStd, ClearOff: -1}
 			from := peerAddr
-			if p != nil && !p.initiator && rng.IntN(10) != 0 {
+			if p != nil && p.initiator && rng.IntN(3) == 0 { // return data
+				h.Type, h.Next, h.DPDCID, h.SPDCID, h.PSN = p.reqType(), wire.NextRspData, p.id, p.remoteID, nearRx(p)
+				if from = p.remote; p.remoteID == 0 {
+					h.SPDCID = 77
+				}
+				if p.rx != nil {
+					h.ClearOff = int16(p.rx.clear.Sub(h.PSN))
+				}
+			} else if p != nil && !p.initiator && rng.IntN(10) != 0 {
 				h.Type, h.DPDCID, h.SPDCID, h.PSN = p.reqType(), p.id, p.remoteID, nearRx(p)
 				from = p.remote
 				h.ClearOff = int16(p.rx.clear.Sub(h.PSN))
@@ -496,7 +518,7 @@ func walk(t *testing.T, seed uint64) {
 	answer := func(p *PDC) {
 		for n := 0; p.state != Closed && p.CanResend() && n < 300; n++ {
 			a := p.Resend(x.now, 0)
-			if p.initiator && !a.IsCP {
+			if !a.IsCP {
 				tab.ReceiveNack(x.in(p.remote), &wire.Nack{Type: wire.TypeNack, Code: stubborn, PSN: a.Req.PSN, DPDCID: p.id, Payload: uint32(a.Req.PSN)})
 			}
 		}
@@ -507,6 +529,7 @@ func walk(t *testing.T, seed uint64) {
 		}
 	}
 	clear(w.open)
+	w.late = true
 	silent := x.now
 	end := x.now + 400*time.Second
 	for tab.Len() > 0 && x.now < end {

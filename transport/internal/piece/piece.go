@@ -20,6 +20,10 @@ const (
 	Error Kind = 1 // the message was given up: MSG_ERROR
 	// Noop carries nothing: a NO_OP, which shows the target that this side is there (F7).
 	Noop Kind = 2
+	// Ask carries nothing: it asks for a part of a read.
+	Ask Kind = 4
+	// Return is read data, which goes from the target of a PDC to its initiator.
+	Return Kind = 5
 	// Recut is a part of a piece that was handed out before and is cut anew (F7).
 	Recut Kind = 0x20
 	// Void means that the piece is too long for the path. In its place, under the PSN that it
@@ -34,6 +38,9 @@ func (p Piece) Last() bool { return p.Kind&Last != 0 }
 
 // Error reports whether p is a MSG_ERROR.
 func (p Piece) Error() bool { return p.Kind&^Last == Error }
+
+// Returns reports whether p is read data, or goes in place of it.
+func (p Piece) Returns() bool { return p.Kind&^(Last|Void) == Return }
 
 // Void reports whether another request goes in place of p.
 func (p Piece) Void() bool { return p.Kind&Void != 0 }

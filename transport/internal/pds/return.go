@@ -1,0 +1,109 @@
+package pds
+
+import (
+	"time"
+
+	"github.com/uetkit/uetkit/transport/wire"
+)
+
+// This file has what is particular to the return direction of a PDC (UE 3.5.8): the target sends
+// read data in requests of its own. Their PSNs begin at the same Start_PSN. All else, ACKs,
+// recovery from loss and windows, is the same in both directions.
+
+// SetCCC gives the PDC of a target the congestion control context of what it returns. It is called
+// once, before the first packet is pushed.
+func (p *PDC) SetCCC(now time.Duration, ccc CCC) {
+	p.ccc = ccc
+	tx := &p.tx
+	for psn := tx.una; psn != tx.nxt; psn++ {
+		if k := tx.at(psn); k.state == pktFlight { // a CLOSE_REQ
+			ccc.OnSend(now, int(k.size))
+		}
+	}
+}
+
+// CanReturn is CanPush for return data. T27: nothing is sent to a source that may be forged, whose
+// request is much shorter than what it asks for.
+func (p *PDC) CanReturn(n int) bool { return !p.Unproven() && p.CanPush(n) }
+
+// ReturnHeader is Header for return data.
+func (p *PDC) ReturnHeader(now time.Duration, b []byte) []byte {
+	psn := p.tx.nxt - 1
+	b = p.header(psn, p.tx.at(psn)).Append(b)
+	if sent := psn.Sub(p.start) + 1; sent%p.t.cfg.MaxRange == 0 {
+		p.RequestClose(now) // F34: what the initiator asked for goes on
+	}
+	return b
+}
+
+// dataOut reports whether a target has return data outstanding.
+func (p *PDC) dataOut() bool {
+	tx := &p.tx
+	if p.initiator {
+		return false
+	}
+	for psn := tx.una; psn != tx.nxt; psn++ {
+		if k := tx.at(psn); k.ctl == 0 && k.state != pktFinished {
+			return true
+		}
+	}
+	return false
+}
+
+// asksOnly reports whether a target has nothing outstanding but CLOSE_REQs, which end no operation.
+func (p *PDC) asksOnly() bool { return !p.initiator && !p.dataOut() }
+
+// isReturn reports whether what follows the PDS header is read data. Packets of the return
+// direction carry nothing else.
+func isReturn(n wire.NextHdr) bool { return n == wire.NextRspData || n == wire.NextRspDataSmall }
+
+// answeredBy reports whether return data comes from the target that a PDC being created waits for.
+// It tells the target's PDCID as well as an ACK does (UE 3.5.8).
+func (t *Table) answeredBy(p *PDC, h *wire.Req) bool {
+	d := h.PSN.Sub(p.start)
+	return p.initiator && h.SPDCID != 0 && isReturn(h.Next) && p.mode == h.Mode() && d >= 0 && d < int32(t.cfg.MPRange) &&
+		p.tx.nxt != p.start && t.owner.Asked(p)
+}
+
+// returns reports whether a request that came to an initiator is return data. It refuses any
+// other: what this side never asked for, and what has another next header.
+func (t *Table) returns(in *Arrival, p *PDC, h *wire.Req) bool {
+	asked := t.owner.Asked(p)
+	if asked && isReturn(h.Next) {
+		if p.rx == nil {
+			t.getRx(p)
+		}
+		return true
+	}
+	base, fresh := p.start, true
+	if rx := p.rx; rx != nil {
+		base, fresh = wire.PSN(rx.win.Base()), !rx.win.Test(uint32(h.PSN))
+	}
+	d, n := h.PSN.Sub(base), int32(t.cfg.MPRange)
+	code := wire.NackPDCHdrMismatch
+	switch {
+	case d < -n || d >= n:
+		t.guessed(in.Now, in.From)
+		code = wire.NackPSNOORWindow
+	case d < 0:
+		fresh = false
+	case isReturn(h.Next):
+		code = wire.NackUnexpEvent
+	}
+	t.misfit(in, p, h, fresh, code)
+	return false
+}
+
+// mayLackAck reports until when the target may lack an ACK of return data: it has not said that it
+// has them all, and it sends again what is not acknowledged. A CLOSE that came before would end
+// its PDC in error (UE 3.5.8). 0 means that it lacks none.
+func (p *PDC) mayLackAck(now time.Duration) time.Duration {
+	rx := p.rx
+	if rx == nil || !rx.clear.Before(rx.max) || !p.t.owner.Asked(p) {
+		return 0
+	}
+	if until := p.lastHeard + 2*p.rto(); now < until {
+		return until
+	}
+	return 0
+}
