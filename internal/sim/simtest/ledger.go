@@ -483,7 +483,7 @@ func (l *ledger) fenced(r *record, op *Op) {
 			return // an earlier send may have just failed, and its event not be read yet
 		}
 		for _, o := range h.sends {
-			if o.Peer == f.Peer && o.From == f.From && o.postSeq < f.postSeq && !o.Failed() && (o.ansBytes < o.Len || len(o.answered) == 0) {
+			if o.Peer == f.Peer && o.From == f.From && o.postSeq < f.postSeq && !o.Failed() && !o.refused && (o.ansBytes < o.Len || len(o.answered) == 0) {
 				l.w.Failf("%s sends %v before %v has ended, by the fence of %v: %s", h.Name(), op, o, f, &r.reading)
 			}
 		}
