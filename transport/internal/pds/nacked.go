@@ -253,7 +253,10 @@ func (p *PDC) nackTrimmed(now time.Duration, psn wire.PSN, k *txPkt, n *wire.Nac
 	p.tx.probes, p.tx.rtos = 0, 0
 }
 
-// backOff makes a refused packet wait for the back-off: 1 ms doubling to RTOMax (F32).
+// backOff makes a refused packet wait for the back-off: 1 ms doubling to RTOMax (F32). Where
+// packets that are tried again queue for the window, all wait as long as the latest one queued, but
+// no longer than queueMost RTOMax: tries then take half of the window at most, and leave the rest to
+// packets that the target may take.
 func (p *PDC) backOff(now time.Duration, k *txPkt, code wire.NackCode) {
 	if p.mode == wire.ROD {
 		p.takenBack(now, k) // it was early there, and refused when its turn came
@@ -262,6 +265,10 @@ func (p *PDC) backOff(now time.Duration, k *txPkt, code wire.NackCode) {
 		return
 	}
 	tx := &p.tx
+	queued := time.Duration(0)
+	if k.nacked && k.cause >= causeNack {
+		queued = min(time.Duration(int32(microseconds(k.sentAt)-tx.freedAt))*time.Microsecond, queueMost*p.t.cfg.RTOMax)
+	}
 	k.nacked = true
 	p.setWaiting(now, k, code)
 	// Several packets refused in one flight are one event.
@@ -273,8 +280,12 @@ func (p *PDC) backOff(now time.Duration, k *txPkt, code wire.NackCode) {
 		}
 		tx.waitUntil = now + tx.waitFor
 	}
+	tx.waitUntil = max(tx.waitUntil, now+queued)
 	p.t.arm(p, tx.waitUntil)
 }
+
+// queueMost bounds a back-off, in RTOMax. Arbitrary.
+const queueMost = 8
 
 // confirmFatal applies T6: on a PDC without security a fatal NACK takes effect only when a
 // second one comes at least one RTO later.

@@ -635,3 +635,37 @@ func TestOwnPauseEndsNothing(t *testing.T) {
 	}
 	x.wantResend(1)
 }
+
+// F18: where packets that are tried again queue for the window they all wait as long as the latest
+// queued, so that tries take half of the window at most. Where they leave at once they do not.
+func TestTriesThatQueueWaitAsLong(t *testing.T) {
+	x := newInitiator(t, wire.RUD)
+	x.push(1)
+	x.ack(0, 0)
+	x.push(2)
+	try := func(queue time.Duration) (wait time.Duration) {
+		for i := 1; i <= 2; i++ {
+			x.nack(wire.NackNoSESMsgAvail, i, 0)
+		}
+		x.now = x.p.tx.waitUntil
+		x.tab.Advance(x.now)
+		x.p.Resend(x.now, 0)
+		x.now += queue
+		x.p.Resend(x.now, 0)
+		for i := 1; i <= 2; i++ {
+			x.nack(wire.NackNoSESMsgAvail, i, 0)
+		}
+		return x.p.tx.waitUntil - x.now
+	}
+	if w := try(300 * time.Millisecond); w != 300*time.Millisecond {
+		t.Errorf("packets that queued for 300 ms wait for %v", w)
+	}
+	x.now = x.p.tx.waitUntil
+	if w := try(time.Minute); w != 8*x.tab.cfg.RTOMax {
+		t.Errorf("packets that queued for a minute wait for %v", w)
+	}
+	x.now = x.p.tx.waitUntil
+	if w := try(0); w > x.tab.cfg.RTOMax {
+		t.Errorf("packets that left at once wait for %v", w)
+	}
+}

@@ -322,6 +322,7 @@ func (p *PDC) declareHoles(now time.Duration) time.Duration {
 // releases the rest.
 func (p *PDC) releaseWaiting(now time.Duration) {
 	tx := &p.tx
+	tx.freedAt = microseconds(now)
 	asked := false
 	var msg uint32 // message of the latest test packet
 	// One packet checks a NACK 0E. Without an answer the others go, too.

@@ -68,6 +68,7 @@ type txDir struct {
 	shutSince  time.Duration // since when the PDC is shut with CACK at shutAt
 	rnrAt      time.Duration // when the last NACK 09 came
 	room       room
+	freedAt    uint32 // when waiting packets were last queued to be sent again, in µs
 
 	longSince time.Duration // toolong.go: when the packet with PSN long was sent, 0 if there is none
 	long      wire.PSN
