@@ -106,9 +106,9 @@ func (w *World) certain(o *Op) {
 	}
 	for _, d := range o.lives {
 		switch {
-		case d.receive == nil && o.by != nil && (o.by.replaced || o.by.holder != 0 && o.by.holder != d.life):
+		case d.receive == nil && (!d.had || o.by != nil && o.by.replaced):
 			// Who refuses the Start_PSN, or a life that does not have the PDC, refuses its packets.
-		case o.Event.Cause == transport.Rejected && len(w.Hosts[o.Peer].born) > 1:
+		case (o.Event.Cause == transport.Rejected || o.refused) && len(w.Hosts[o.Peer].born) > 1:
 			// One life of the target refused it, and the next one may have accepted a copy that
 			// was under way. In clear nothing distinguishes the two (T22).
 		case d.receive != nil:

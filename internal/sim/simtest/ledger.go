@@ -788,6 +788,7 @@ func (d *dir) answer(i uint32) bool {
 // that is new.
 func (o *Op) arrived(now time.Duration, seq uint64, life int, r *record) bool {
 	d := o.delivery(life)
+	d.had = d.had || r.dir.holder == 0 || r.dir.holder == life
 	n, first := d.pieces.add(r.off, uint32(r.n))
 	if n == 0 && !first {
 		return false

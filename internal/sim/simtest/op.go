@@ -94,6 +94,7 @@ type delivery struct {
 	allAt   time.Duration // when the last of it arrived, 0: not yet
 	allSeq  uint64
 	receive *Op  // the receive that got it
+	had     bool // it may have had the PDC by which some of it came
 	twin    bool // the receive may have got another message that looks the same
 }
 
