@@ -51,9 +51,11 @@ type FEP struct {
 	stats  Stats
 	book   book
 	hint   hint
-	local  []netip.AddrPort // by path
-	rng    *rand.Rand
-	cfg    Config
+	// returning has the PDCs that others opened and that return read data, by peer.
+	returning map[PeerID][]*pds.PDC
+	local     []netip.AddrPort // by path
+	rng       *rand.Rand
+	cfg       Config
 }
 
 // New makes a FEP with one endpoint, number 0. rng is the only source of randomness. New
@@ -74,7 +76,7 @@ func New(cfg Config, rng *rand.Rand) (*FEP, error) {
 	if cfg.Notes {
 		f.notes = &notes{}
 	}
-	cfg.Messages.RNRTimeout, cfg.Seed = cfg.RNRTimeout, rng.Uint64()
+	cfg.Messages.RNRTimeout, cfg.Messages.FirstAsk, cfg.Seed = cfg.RNRTimeout, cfg.PayloadMTU, rng.Uint64()
 	if cfg.FirstID == 0 {
 		cfg.FirstID = uint16(cfg.Seed>>24) | 1
 	}
@@ -114,8 +116,11 @@ func (f *FEP) Post(now time.Duration, op *Op) error {
 		return ErrClosed
 	}
 	f.now = now
+	read := false
 	switch op.Kind {
 	case OpSend, OpTSend:
+	case OpRead:
+		read = true
 	case OpRecv, OpTRecv:
 		if int(op.Peer) >= len(f.peers) {
 			return ErrNoPeer
@@ -155,7 +160,7 @@ func (f *FEP) Post(now time.Duration, op *Op) error {
 		p.turnAway()
 		f.heed()
 	}
-	answer := p.speak(sends)
+	answer := p.speak(sends) && !read
 	f.talks.answer = answer && p.talk.goesOn
 	p.talk.answer = answer && op.Level < LevelDelivery && !op.Visible // otherwise somebody waits for the completion
 	if (op.Fence || f.ses.Fenced(op.Endpoint, uint32(op.Peer))) && f.ses.Fence(h, op.Fence) {
@@ -164,8 +169,11 @@ func (f *FEP) Post(now time.Duration, op *Op) error {
 		f.heed()
 		return nil
 	}
-	ln.q.push(h)
-	ln.bytes += n
+	if ln.q.push(h); read {
+		f.asks(h, ln)
+	} else {
+		ln.bytes += n
+	}
 	f.todo.queued++
 	if !ln.data || !p.ready {
 		f.wakeData(ln, p)

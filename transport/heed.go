@@ -58,7 +58,9 @@ func (f *FEP) heedAll() {
 		case pds.NewsRefused:
 			f.refused(p)
 		case pds.NewsProven:
-			f.ses.Proven(p.Peer)
+			if f.ses.Proven(p.Peer); f.ses.Serving(p.Slot) {
+				f.queueReturn(p)
+			}
 		case pds.NewsTooLong:
 			f.shrink(PeerID(p.Peer))
 		case pds.NewsBlocks:
@@ -76,9 +78,14 @@ func (f *FEP) heedAll() {
 
 // answered tells SES that a piece of a message was answered on a PDC.
 func (f *FEP) answered(p *pds.PDC, h ses.Handle, rsp *wire.Rsp) {
-	if rsp != nil && rsp.Opcode == wire.RspNone {
-		f.promised(p, h, rsp)
-		return
+	if rsp != nil && rsp.Opcode >= wire.RspWithData {
+		if rsp.Opcode == wire.RspNone {
+			f.promised(p, h, rsp)
+			return
+		}
+		if rsp == &f.rx.rsp && rsp.Opcode == wire.RspWithData && p.Initiator() {
+			f.ses.ReadData(p.Slot, &f.rx.read, f.rx.data)
+		}
 	}
 	f.ses.Answered(h, rsp)
 }
@@ -149,6 +156,7 @@ func (f *FEP) gone(p *pds.PDC, why pds.Reason) {
 	if pr.rod == p {
 		pr.rod = nil
 	}
+	f.returnsGone(p)
 	f.dropStopped(p, why)
 	if pr.search != nil && pr.search.on {
 		f.planSearches()
@@ -303,13 +311,17 @@ func (u *owner) Pending(p *pds.PDC) bool {
 	return int(p.Slot) < len(u.lanes) && u.lanes[p.Slot].pdc == p && u.lanes[p.Slot].q.len() > 0
 }
 
-func (u *owner) Awaits(p *pds.PDC) bool { return u.ses.Awaits(p.Slot) }
+func (u *owner) Awaits(p *pds.PDC) bool { return u.ses.Awaits(p.Slot) || u.ses.Reading(p.Slot) }
 
-func (u *owner) Asked(*pds.PDC) bool { return false }
+func (u *owner) Asked(p *pds.PDC) bool {
+	return int(p.Slot) < len(u.lanes) && u.lanes[p.Slot].pdc == p && u.lanes[p.Slot].asked
+}
 
 func (u *owner) Expects(msg uint32) bool { return u.ses.Expects(ses.Handle(msg)) }
 
-func (u *owner) InboundOpen(p *pds.PDC) bool { return u.ses.Incomplete(p.Slot) }
+func (u *owner) InboundOpen(p *pds.PDC) bool {
+	return u.ses.Incomplete(p.Slot) || u.ses.Serving(p.Slot)
+}
 
 // cause translates the reason of PDS into a Cause.
 func cause(why pds.Reason) ses.Cause {

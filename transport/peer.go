@@ -75,6 +75,7 @@ type lane struct {
 	data  bool  // listed in peer.data
 	owing bool  // listed in peer.owing
 	early bool  // listed in agenda.early
+	asked bool  // a read was queued
 }
 
 // Peer returns the PeerID of an address, always the same one for the same address. known
@@ -379,7 +380,9 @@ func (f *FEP) requeue(now time.Duration, h ses.Handle) {
 	first, seq := int(ln.begun), f.ses.Seq(h)
 	i := first + sort.Search(ln.q.len()-first, func(i int) bool { return f.ses.Seq(ln.q.at(first+i)) > seq })
 	ln.q.insert(i, h)
-	ln.bytes += n
+	if !f.asks(h, ln) {
+		ln.bytes += n
+	}
 	f.todo.queued++
 	f.wakeData(ln, p)
 }

@@ -25,6 +25,8 @@ type intake struct {
 	outer outer // of the train that the packet came in
 	req   wire.Req
 	ack   wire.Ack
+	read  wire.RspData // of an ACK with read data
+	data  []byte       // behind it
 }
 
 // Receive processes a received train. It borrows d.
@@ -337,9 +339,15 @@ func (f *FEP) ackIn(d *dgram.Datagram, b []byte, p *pds.PDC) {
 			f.dropInvalid(err)
 			return
 		}
+	case wire.NextRspData:
+		if p != nil && p.Initiator() && f.lanes[p.Slot].asked && !p.AnswersCtl(a) {
+			f.readAck(p, a, b[n:])
+			return
+		}
+		fallthrough
 	default:
 		if p == nil || !p.AnswersCtl(a) {
-			f.drop(DropNextHdr) // for example read data, which this side never asks for
+			f.drop(DropNextHdr) // for example read data that this side never asked for
 			return
 		}
 		// S-ACK-12: a control packet has no response, whatever else the ACK carries.
@@ -353,6 +361,21 @@ func (f *FEP) ackIn(d *dgram.Datagram, b []byte, p *pds.PDC) {
 	if p != nil {
 		f.responded(p, rsp)
 	}
+}
+
+// readAck processes an ACK with read data (S-RMA-12), which counts if the ACK answers the packet that
+// asked for it.
+func (f *FEP) readAck(p *pds.PDC, a *wire.Ack, b []byte) {
+	h, n, err := wire.ParseRspData(b)
+	if err != nil {
+		f.dropInvalid(err)
+		return
+	}
+	f.rx.read, f.rx.data = h, b[n:]
+	f.rx.rsp = wire.Rsp{List: h.List, Opcode: wire.RspWithData, RC: h.RC, MsgID: h.ReadMsgID, JobID: h.JobID, ModLen: h.ModLen}
+	f.pds.ReceiveAckOf(&f.rx.in, p, a, &f.rx.rsp)
+	f.heed()
+	f.rx.data = nil
 }
 
 // responded passes a result that belongs to no outstanding packet to SES. S-CPL-04: if
@@ -444,6 +467,11 @@ func (f *FEP) execute(p *pds.PDC, next wire.NextHdr, body []byte) {
 		f.oweAck(p)
 	}
 	f.heed()
+	if f.ses.OwesReturns() {
+		f.queueReturns()
+	} else if p.Initiator() {
+		f.cameBack(p)
+	}
 	f.hear(PeerID(p.Peer))
 	if p.Mode() == wire.ROD {
 		f.release(now, p)
@@ -493,6 +521,11 @@ func (f *FEP) releaseOne(now time.Duration, p *pds.PDC) bool {
 	}
 	f.heed()
 	p.EarlyDone()
+	if f.ses.OwesReturns() {
+		f.queueReturns()
+	} else if p.Initiator() {
+		f.cameBack(p)
+	}
 	return true
 }
 

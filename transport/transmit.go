@@ -376,6 +376,9 @@ func (f *FEP) fillData(now time.Duration, id PeerID, p *peer) bool {
 	}
 	if blocked {
 		p.awaitWake()
+		for _, pdc := range f.returning[id] {
+			pdc.Awaited = true
+		}
 	}
 	return more
 }
@@ -420,6 +423,9 @@ func (f *FEP) drain(now time.Duration, p *peer, ln *lane) laneState {
 	for ln.q.len() > 0 && (!closing || ln.begun > 0) && !stopped {
 		h := ln.q.front()
 		pc, ok := f.ses.Peek(h, int(p.mtu))
+		if !ok && f.ses.Paced(h) {
+			break // cameBack queues the lane
+		}
 		if !ok {
 			f.pass(ln, h)
 			continue
@@ -449,8 +455,15 @@ func (f *FEP) drain(now time.Duration, p *peer, ln *lane) laneState {
 			}
 		}
 	}
+	blocked := false
+	if state == laneDry && !pdc.Initiator() {
+		last, state = f.drainReturns(now, p, pdc, path, last)
+		if blocked = state == laneBlocked; blocked {
+			state = laneDry // but for what follows
+		}
+	}
 	if state == laneDry {
-		if pdc.Lost() || ln.q.len() > 0 && (!closing || ln.begun > 0) {
+		if blocked || pdc.Lost() || ln.q.len() > 0 && (!closing || ln.begun > 0) {
 			state = laneBlocked
 		}
 		// Nothing more follows: the newest packet asks for an ACK
@@ -458,7 +471,7 @@ func (f *FEP) drain(now time.Duration, p *peer, ln *lane) laneState {
 		if last >= 0 && last == f.out.off && !f.lags(now, p, pdc, whole && f.out.n == 1) {
 			f.askAck()
 		}
-		if pdc.State() == pds.Quiesce && ln.begun == 0 && !pdc.Voids() {
+		if pdc.State() == pds.Quiesce && ln.begun == 0 && !pdc.Voids() && !f.ses.Reading(pdc.Slot) {
 			f.pds.Drained(now, pdc)
 			f.heed()
 			if ln.pdc != nil && pdc.CanResend() {

@@ -23,7 +23,7 @@ const (
 	// Ask carries nothing: it asks for a part of a read.
 	Ask Kind = 4
 	// Return is read data, which goes from the target of a PDC to its initiator.
-	Return Kind = 5
+	Return Kind = 8
 	// Recut is a part of a piece that was handed out before and is cut anew (F7).
 	Recut Kind = 0x20
 	// Void means that the piece is too long for the path. In its place, under the PSN that it

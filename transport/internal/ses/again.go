@@ -27,7 +27,7 @@ const (
 
 // again reports whether a refused message is to be sent once more.
 func (s *SES) again(m *send) bool {
-	if s.closed || m.ep.closed && !m.told || s.cfg.RNRTimeout < 0 || m.told && !m.copied {
+	if m.read != nil || s.closed || m.ep.closed && !m.told || s.cfg.RNRTimeout < 0 || m.told && !m.copied {
 		return false
 	}
 	switch m.rc {
@@ -171,6 +171,10 @@ func (s *SES) rewind(m *send, again bool) {
 		delete(s.recuts, m.self)
 	}
 	m.phase, m.next = phaseData, 0
+	if m.read != nil {
+		m.phase = phaseAsk
+		s.reask(m)
+	}
 	if again {
 		// Each attempt has a message id of its own (but for S-DEF-07), so that the target does
 		// not confuse it with what it remembers of the last attempt.

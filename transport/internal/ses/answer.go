@@ -11,7 +11,7 @@ import (
 func (s *SES) Answered(h Handle, rsp *wire.Rsp) {
 	_, m := s.lookup(h)
 	if m == nil {
-		s.Stats.Stale++
+		s.answeredOther(h)
 		return
 	}
 	m.open--
@@ -32,6 +32,16 @@ func (s *SES) Answered(h Handle, rsp *wire.Rsp) {
 	e.init(m.ep.id, m.kind, m.context, m.flags, m.buf, int(m.hdr.ReqLen), m.hdr.Match, PeerID(m.peer), 0)
 	e.data(m.wireFlags&wire.SESHD != 0, m.hdr.HeaderData)
 	s.freeSend(m)
+}
+
+// answeredOther is Answered, or Failed, for a handle that names no send: it names a read that is
+// served, or a send that has ended.
+func (s *SES) answeredOther(h Handle) {
+	if h>>16 == 0 && h != 0 {
+		s.servedPiece(h)
+		return
+	}
+	s.Stats.Stale++
 }
 
 // result processes a response other than the default one.
@@ -68,7 +78,7 @@ func (s *SES) result(m *send, rsp *wire.Rsp) {
 		m.cause, m.rc = Rejected, rsp.RC
 	}
 	switch m.phase {
-	case phaseData:
+	case phaseData, phaseAsk:
 		m.phase = phaseError // S-CPL-03, S-SEG-08
 	case phaseRecut:
 		s.dropRecut(m)
@@ -156,7 +166,7 @@ func (s *SES) unpromise(pdc uint32, c Cause) {
 func (s *SES) Failed(h Handle, c Cause, nack wire.NackCode) {
 	_, m := s.lookup(h)
 	if m == nil {
-		s.Stats.Stale++
+		s.answeredOther(h)
 		return
 	}
 	m.open--
@@ -212,7 +222,7 @@ func (s *SES) GiveUp(p piece.Piece, nack wire.NackCode) (piece.Piece, bool) {
 		m.cause, m.nack = NotReady, nack
 	}
 	switch m.phase {
-	case phaseData:
+	case phaseData, phaseAsk:
 		m.phase, m.unexecuted = phaseError, true
 	case phaseRecut:
 		s.dropRecut(m)
@@ -257,7 +267,7 @@ func (s *SES) stop(m *send, c Cause, nack wire.NackCode) {
 	case phaseRecut:
 		s.dropRecut(m)
 		m.phase = phaseSent
-	case phaseData, phaseError:
+	case phaseData, phaseError, phaseAsk:
 		m.unexecuted = true
 		m.phase = phaseSent
 	case phaseResult:
@@ -272,6 +282,9 @@ func (s *SES) stop(m *send, c Cause, nack wire.NackCode) {
 // allAnswered decides what becomes of a message whose pieces were all handed out and answered
 // or failed: it ends, is sent again, or waits for a promised response.
 func (s *SES) allAnswered(m *send) {
+	if m.lacks() {
+		return // ReadData ends it
+	}
 	if m.res != nil {
 		s.left(m, m.cause == OK)
 	}
@@ -317,6 +330,9 @@ func (s *SES) endSend(m *send) {
 		s.waitResult--
 	}
 	s.freeBytes(m)
+	if m.read != nil {
+		s.endRead(m)
+	}
 	if len(s.recuts) != 0 {
 		delete(s.recuts, m.self)
 	}
@@ -333,7 +349,7 @@ func (s *SES) failed(m *send) {
 	s.Stats.SendErrors++
 	e := s.sendEvent(m)
 	e.Cause, e.RC, e.Nack = m.cause, m.rc, m.nack
-	e.Unknown = !m.unexecuted && m.cause != Rejected
+	e.Unknown = !m.unexecuted && m.cause != Rejected && m.read == nil
 }
 
 // sendEvent makes the event of a message that succeeded.

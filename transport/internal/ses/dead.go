@@ -179,6 +179,10 @@ func (s *SES) msgError(src Source, r *wire.ReqStd) *Result {
 	if r.Flags&wire.SESSOM != 0 {
 		end = 0
 	}
+	if i, ok := s.serveOf[serveKey{src.PDC, r.MsgID}]; ok {
+		s.stopServe(i, s.serves.at(i))
+		return s.done(0)
+	}
 	i, m := s.findIn(src.PDC, r.MsgID)
 	switch {
 	case m == nil && end > 0:

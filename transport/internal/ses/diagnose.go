@@ -61,7 +61,7 @@ func (s *SES) EachSend(fn func(v *SendView)) {
 			Length: m.hdr.ReqLen, Taken: m.next, RC: m.rc, Tries: int(m.tries), RetryAt: m.retryAt, Since: m.notReady,
 		}
 		switch m.phase {
-		case phaseData, phaseError, phaseRecut:
+		case phaseData, phaseError, phaseRecut, phaseAsk:
 			if v.Stage = StageSend; fenced[v.Handle] {
 				v.Stage = StageFenced
 			}

@@ -224,7 +224,7 @@ func (s *SES) PeerGone(peer uint32, c Cause) {
 		case m.phase == phaseFree || m.peer != peer:
 		case m.phase == phaseResult:
 			s.stop(m, c, 0)
-		case m.phase == phaseWait || m.phase == phaseReady || m.phase == phaseData && m.next == 0 && m.open == 0:
+		case m.phase == phaseWait || m.phase == phaseReady || m.unbegun() && m.open == 0:
 			s.Abandon(handleOf(i, m), c)
 		}
 	}

@@ -228,7 +228,7 @@ func (s *SES) withdraw(m *send) {
 		s.unwait(m)
 		m.cause, m.rc, m.unexecuted = Cancelled, 0, true
 		s.endSend(m)
-	case m.phase == phaseResult:
+	case m.phase == phaseResult || m.phase == phaseSent && m.open == 0:
 		m.cause = Cancelled
 		s.endSend(m)
 	default:
@@ -237,7 +237,7 @@ func (s *SES) withdraw(m *send) {
 			m.cause = Cancelled
 		}
 		switch m.phase {
-		case phaseData:
+		case phaseData, phaseAsk:
 			m.phase, m.unexecuted = phaseError, true
 		case phaseRecut:
 			s.dropRecut(m)

@@ -8,6 +8,8 @@ import "github.com/uetkit/uetkit/transport/wire"
 // id, or with one that does not parse. It leaves the decoded header in r.
 func (s *SES) requestOther(next wire.NextHdr, b []byte, r *wire.ReqStd) *Result {
 	switch next {
+	case wire.NextRspData, wire.NextRspDataSmall:
+		return s.returned(&s.src, next, b)
 	case wire.NextReqStd:
 		return s.malformed(next, b, r)
 	case wire.NextReqMedium:
@@ -32,7 +34,7 @@ func (s *SES) requestOther(next wire.NextHdr, b []byte, r *wire.ReqStd) *Result 
 	default:
 		return s.bad(ReasonNextHdr)
 	}
-	if r.Opcode == wire.OpNoOp || r.Opcode == wire.OpMsgError {
+	if r.Opcode == wire.OpNoOp || r.Opcode == wire.OpMsgError || r.Opcode == wire.OpRead {
 		return s.rejected(wire.RCUnsupportedOp) // standard header only
 	}
 	return s.request(r, b)

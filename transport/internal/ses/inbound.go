@@ -311,6 +311,8 @@ func (s *SES) PDCGone(pdc uint32, c Cause) {
 		i = next
 	}
 	s.unpromise(pdc, c)
+	s.unread(pdc, c)
+	s.unserve(pdc)
 }
 
 // drop ends an incomplete message and forgets it.

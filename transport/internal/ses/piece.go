@@ -42,6 +42,8 @@ func (s *SES) peekRare(h Handle, m *send, mtu uint32) (piece.Piece, bool) {
 		return piece.Piece{Msg: uint32(h), Off: m.next, Kind: piece.Error | piece.Last}, true
 	case m.phase == phaseRecut:
 		return s.peekRecut(h, m, mtu), true
+	case m.phase == phaseAsk:
+		return s.peekAsk(h, m, mtu)
 	}
 	return piece.Piece{}, false
 }
@@ -71,6 +73,9 @@ func (s *SES) Append(b []byte, p piece.Piece) []byte { return s.encode(b, p, fal
 
 func (s *SES) encode(b []byte, p piece.Piece, first bool) []byte {
 	_, m := s.lookup(Handle(p.Msg))
+	if m == nil && p.Returns() {
+		return s.encodeReturn(b, p)
+	}
 	if m == nil {
 		panic("BUG: ses: a piece of a message that ended")
 	}
@@ -90,6 +95,8 @@ func (s *SES) encode(b []byte, p piece.Piece, first bool) []byte {
 		}
 	case p.Kind&(piece.Void|piece.Noop) != 0:
 		return s.encodeEmpty(b, m, p)
+	case p.Kind&piece.Ask != 0:
+		return s.encodeAsk(b, m, p, first)
 	case p.Error():
 		if first {
 			m.took(p)

@@ -27,7 +27,7 @@ func (s *SES) encodeEmpty(b []byte, m *send, p piece.Piece) []byte {
 		r.MsgID = s.newID()
 		s.freeID(r.MsgID) // nothing waits for it
 	}
-	r.Match, r.HeaderData, r.ReqLen = 0, 0, 0
+	r.BufOff, r.Match, r.HeaderData, r.ReqLen = 0, 0, 0, 0
 	return r.Append(b)
 }
 
@@ -86,7 +86,7 @@ func (s *SES) Recut(h Handle, p piece.Piece) bool {
 // peekRecut is Peek for a message with parts to be sent again.
 func (s *SES) peekRecut(h Handle, m *send, mtu uint32) piece.Piece {
 	parts := s.recuts[m.self]
-	p := piece.Piece{Msg: uint32(h), Off: parts[0].Off, Len: min(parts[0].Len, mtu, recutLen), Kind: piece.Recut}
+	p := piece.Piece{Msg: uint32(h), Off: parts[0].Off, Len: min(parts[0].Len, mtu, recutLen), Kind: piece.Recut | parts[0].Kind&piece.Ask}
 	if len(parts) == 1 && p.Len == parts[0].Len && m.next == m.hdr.ReqLen {
 		p.Kind |= piece.Last
 	}

@@ -40,11 +40,13 @@ func (s *SES) request(r *wire.ReqStd, data []byte) *Result {
 	if rc := s.check(r); rc != wire.RCNull {
 		return s.refuse(s.src, r, rc, uint32(r.PayloadLen))
 	}
-	if r.Opcode != wire.OpSend && r.Opcode != wire.OpTaggedSend {
-		if r.Opcode == wire.OpMsgError {
-			return s.msgError(s.src, r)
-		}
-		return s.done(0) // S-MSC-01: NO_OP
+	switch r.Opcode {
+	case wire.OpMsgError:
+		return s.msgError(s.src, r)
+	case wire.OpNoOp:
+		return s.done(0) // S-MSC-01
+	case wire.OpRead:
+		return s.serveRead(&s.src, r)
 	}
 	var off uint64
 	n := uint64(r.ReqLen) // payload bytes of the packet
@@ -87,7 +89,7 @@ func (s *SES) check(r *wire.ReqStd) wire.RC {
 		s.to = e
 	}
 	switch r.Opcode {
-	case wire.OpSend, wire.OpTaggedSend, wire.OpNoOp, wire.OpMsgError:
+	case wire.OpSend, wire.OpTaggedSend, wire.OpRead, wire.OpNoOp, wire.OpMsgError:
 		return wire.RCNull
 	}
 	return wire.RCUnsupportedOp // DATAGRAM_SEND too: S-UUD-02

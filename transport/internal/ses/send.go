@@ -31,6 +31,7 @@ const (
 	phaseReady
 	phaseResult
 	phaseRecut // parts of pieces are to be sent before what follows
+	phaseAsk   // of a read, in place of phaseData
 )
 
 // A send is one outbound message.
@@ -66,6 +67,7 @@ type send struct {
 	seat                   // in SES.waiting, SES.ready or resource.held
 	res      *resource     // in whose books it is: as out, probe, held or loose
 	loose    int32         // its index in resource.loose
+	read     *reading      // nil unless it is a read
 	out      bool          // counted in resource.out
 	fresh    bool          // listed in SES.fresh
 	promised uint32        // phaseResult: the PDC on which the RESPONSE will come
@@ -121,8 +123,11 @@ func (s *SES) Send(now time.Duration, op *Op) (Handle, error) {
 	if op.JobID == 0 {
 		job = e.JobID
 	}
-	if op.Kind == EvTSend {
+	switch op.Kind {
+	case EvTSend:
 		opcode, match = wire.OpTaggedSend, op.Tag
+	case EvRead:
+		opcode, match = s.ask(m, op)
 	}
 	if op.Absolute {
 		flags = 0
@@ -284,7 +289,7 @@ func (s *SES) Seq(h Handle) uint64 {
 
 // unbegun reports whether no piece was handed out in this attempt.
 func (m *send) unbegun() bool {
-	return m.phase == phaseData && m.next == 0 || m.phase == phaseWait || m.phase == phaseReady
+	return (m.phase == phaseData || m.phase == phaseAsk) && m.next == 0 || m.phase == phaseWait || m.phase == phaseReady
 }
 
 // CancelSend ends the oldest send of an endpoint with that context of which no piece was handed

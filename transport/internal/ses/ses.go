@@ -62,6 +62,13 @@ type Config struct {
 	// 09.
 	OpenPerPeer int
 
+	// ReadWindow is how many bytes a read may have asked for that did not come yet (default 1 MiB).
+	// It paces long reads.
+	ReadWindow int
+	// FirstAsk is how many bytes the first request of a read of several packets asks for if it
+	// does not say so: the MTU that both sides have (default 1024).
+	FirstAsk int
+
 	// MaxMessage is the longest message in bytes. A longer one is neither sent (ErrTooLong) nor
 	// received (UNSUPPORTED_SIZE). 0 means the limit of the protocol.
 	MaxMessage uint32
@@ -104,6 +111,8 @@ func (c *Config) Fill() {
 	def(&c.UnexpectedMsgs, 65536)
 	def(&c.OpenPerPeer, 64)
 	def(&c.MaxRegions, 65536)
+	def(&c.ReadWindow, 1<<20)
+	def(&c.FirstAsk, 1024)
 	if c.Random == nil {
 		c.Random = rand.New(rand.NewPCG(c.Seed, 0x6d6b6579)).Uint64
 	}
@@ -148,6 +157,7 @@ type SES struct {
 	outgoing
 	posted
 	incoming
+	serving
 	regions
 
 	relieveAt time.Duration // when to call relieve, 0: nothing waits
@@ -190,6 +200,8 @@ type outgoing struct {
 	resources    map[uint32]map[genKey]*resource // those that refused something, by peer
 	numResources int
 	watched      []*resource             // all of them, and some that were forgotten
+	reads        map[uint16]*reading     // by message id: those that are queued on a PDC
+	idleReads    []*reading              // recycled
 	recuts       map[int32][]piece.Piece // by send.self: parts to be sent again, in the order in which they came back
 }
 
@@ -300,7 +312,7 @@ func (s *SES) InProgress() int { return s.open }
 // Idle reports whether there is no send, no open or unexpected message and no Event to read.
 // Receives may be posted.
 func (s *SES) Idle() bool {
-	return s.numSends == 0 && s.open == 0 && s.kept == 0 && s.events.n == 0
+	return s.numSends == 0 && s.numServes == 0 && s.open == 0 && s.kept == 0 && s.events.n == 0
 }
 
 // Config returns the configuration, with defaults filled in.
@@ -324,6 +336,8 @@ func (s *SES) Advance(now time.Duration) {
 		s.sweepAt = now + step
 		s.epoch++
 		s.sweepInbound()
+		s.sweepReads()
+		s.sweepServes()
 	}
 }
 
@@ -343,7 +357,7 @@ func (s *SES) advanceWaiting(now time.Duration) {
 
 // Waits reports whether NextTimeout may return a time.
 func (s *SES) Waits() bool {
-	return s.open|len(s.unfenced)|len(s.fresh)|len(s.stirred) != 0 || s.starved || s.nextRetry != 0
+	return s.open|len(s.reads)|s.numServes|len(s.unfenced)|len(s.fresh)|len(s.stirred) != 0 || s.starved || s.nextRetry != 0
 }
 
 // NextTimeout is when Advance must be called at the latest, 0: never. A time in the past asks
@@ -361,7 +375,7 @@ func (s *SES) NextTimeout() time.Duration {
 	if u := s.relieveAt; u != 0 && s.open > 0 && (t == 0 || u < t) {
 		t = u
 	}
-	if s.open > 0 && s.cfg.IdleTimeout > 0 {
+	if s.open|len(s.reads)|s.numServes != 0 && s.cfg.IdleTimeout > 0 {
 		if u := max(s.sweepAt, 1); t == 0 || u < t {
 			t = u
 		}

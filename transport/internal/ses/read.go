@@ -1,0 +1,249 @@
+package ses
+
+import (
+	"github.com/uetkit/uetkit/transport/internal/piece"
+	"github.com/uetkit/uetkit/transport/wire"
+)
+
+// This file reads memory of a peer (UE 3.4, S-RMA-10..17), at the side that asks. A read is a send
+// whose pieces have no payload: each asks for a part of it (S-SEG-07). The parts come in packets of
+// their own, in the return direction of the PDC, or in the answer to the piece. A read ends when
+// every byte has come and every piece is answered, or in error.
+
+// A reading is what a send needs if it is a read.
+type reading struct {
+	m          *send
+	pdc        uint32 // by which it goes, see On
+	step       uint32 // bytes that each piece but the last asks for; 0 before the first
+	got, edges uint32 // bytes that came, and the sum of span over them
+	epoch      uint32 // sweep in which something came last
+}
+
+// ask makes a send that was just accepted a read, and returns its opcode and key.
+func (s *SES) ask(m *send, op *Op) (wire.Opcode, uint64) {
+	m.odd, m.early, m.phase = true, false, phaseAsk
+	m.hdr.BufOff = op.RemoteAddr
+	if n := len(s.idleReads); n > 0 {
+		m.read, s.idleReads = s.idleReads[n-1], s.idleReads[:n-1]
+	} else {
+		m.read = new(reading)
+	}
+	*m.read = reading{m: m}
+	return wire.OpRead, op.Key
+}
+
+// On tells by which PDC a read goes, which is queued there. It reports whether h is a read.
+func (s *SES) On(h Handle, pdc uint32) bool {
+	_, m := s.lookup(h)
+	if m == nil || m.read == nil {
+		return false
+	}
+	if s.reads == nil {
+		s.reads = make(map[uint16]*reading)
+	}
+	m.read.pdc, m.read.epoch = pdc, s.epoch
+	s.reads[m.hdr.MsgID] = m.read
+	return true
+}
+
+// reask makes a read one of which nothing was asked for. Its message id must not change before.
+func (s *SES) reask(m *send) {
+	delete(s.reads, m.hdr.MsgID)
+	*m.read = reading{m: m}
+}
+
+// endRead frees what a read needed.
+func (s *SES) endRead(m *send) {
+	delete(s.reads, m.hdr.MsgID)
+	m.read.m = nil
+	s.idleReads = append(s.idleReads, m.read)
+	m.read, m.hdr.BufOff = nil, 0
+}
+
+// lacks reports whether bytes of a read are to come.
+func (m *send) lacks() bool { return m.read != nil && m.cause == OK && m.read.got < m.hdr.ReqLen }
+
+// peekAsk is Peek of a read. It returns false while ReadWindow bytes were asked for that did not
+// come.
+func (s *SES) peekAsk(h Handle, m *send, mtu uint32) (piece.Piece, bool) {
+	rd := m.read
+	if rd.step == 0 {
+		rd.step = mtu
+	}
+	n := m.asks(m.next)
+	if m.next > rd.got && m.next-rd.got+n > uint32(s.cfg.ReadWindow) {
+		return piece.Piece{}, false
+	}
+	p := piece.Piece{Msg: uint32(h), Off: m.next, Kind: piece.Ask}
+	if m.next+n == m.hdr.ReqLen {
+		p.Kind |= piece.Last
+	}
+	return p, true
+}
+
+// asks is how many bytes the piece at an offset of a read asks for.
+func (m *send) asks(off uint32) uint32 { return min(m.read.step, m.hdr.ReqLen-off) }
+
+// Paced reports whether h is a read that asks for no more before something has come.
+func (s *SES) Paced(h Handle) bool {
+	_, m := s.lookup(h)
+	return m != nil && m.phase == phaseAsk
+}
+
+// encodeAsk appends a piece of a read. The first piece of several says how much it asks for where
+// others have their length: the specification has no field for it and assumes that both sides
+// have the same MTU (S-SEG-03). Without HD the field has no meaning to others.
+func (s *SES) encodeAsk(b []byte, m *send, p piece.Piece, first bool) []byte {
+	n := m.asks(p.Off)
+	if first {
+		s.tookAsk(m, p, n)
+	}
+	r := m.hdr
+	r.Flags, r.HeaderData = m.wireFlags&^wire.SESHD, 0
+	if p.Off+n == r.ReqLen {
+		r.Flags |= wire.SESEOM
+	}
+	switch {
+	case p.Off != 0:
+		r.MsgOff, r.PayloadLen = p.Off, uint16(n)
+	case n != r.ReqLen:
+		r.HeaderData = uint64(n) << 32
+		fallthrough
+	default:
+		r.Flags |= wire.SESSOM
+	}
+	return r.Append(b)
+}
+
+// tookAsk notes that the piece p, which asks for n bytes, was handed out.
+func (s *SES) tookAsk(m *send, p piece.Piece, n uint32) {
+	if p.Kind&piece.Recut != 0 {
+		s.tookRecut(m, p)
+		if m.phase == phaseData {
+			m.phase = phaseAsk
+		}
+		return
+	}
+	m.next += n
+	m.open++
+	if p.Last() {
+		m.phase = phaseSent
+	}
+}
+
+// returned executes a packet of the return direction: read data.
+func (s *SES) returned(src *Source, next wire.NextHdr, b []byte) *Result {
+	if next != wire.NextRspData {
+		return s.bad(ReasonNextHdr) // the answer to a small request, which this side does not send
+	}
+	h, n, err := wire.ParseRspData(b)
+	if err != nil {
+		return s.bad(ReasonShort)
+	}
+	s.ReadData(src.PDC, &h, b[n:])
+	s.req.MsgID, s.req.JobID = h.MsgID, h.JobID
+	return s.done(0)
+}
+
+// ReadData places what came of a read by a PDC (S-RMA-17).
+func (s *SES) ReadData(pdc uint32, h *wire.RspData, data []byte) {
+	rd := s.reads[h.ReadMsgID]
+	if rd == nil || rd.pdc != pdc || rd.m.cause != OK {
+		s.Stats.RspForeign++ // of a read that has ended
+		return
+	}
+	m, n := rd.m, uint32(h.PayloadLen)
+	rd.epoch = s.epoch
+	end, got := uint64(h.MsgOff)+uint64(n), uint64(rd.got)+uint64(n)
+	switch {
+	case h.RC != wire.RCOK && h.RC != wire.RCNull:
+		s.failRead(m, Rejected, h.RC)
+		return
+	case int(n) > len(data) || end > uint64(m.next) || got > uint64(m.hdr.ReqLen):
+		s.failRead(m, PeerError, wire.RCOpViolation)
+		return
+	}
+	m.scatter(h.MsgOff, data[:n])
+	rd.got += n
+	rd.edges += s.span(h.MsgOff, n)
+	switch {
+	case rd.got != m.hdr.ReqLen:
+	case rd.edges != s.span(0, rd.got): // some bytes came twice, and others are missing
+		s.failRead(m, PeerError, wire.RCOpViolation)
+	case m.open == 0 && m.phase == phaseSent:
+		s.allAnswered(m)
+	}
+}
+
+// scatter copies data to an offset of the memory that a read is for.
+func (m *send) scatter(off uint32, data []byte) {
+	if m.iov == nil {
+		copy(m.buf[off:], data)
+		return
+	}
+	at := uint64(off)
+	for _, v := range m.iov {
+		if at >= uint64(len(v)) {
+			at -= uint64(len(v))
+			continue
+		}
+		data = data[copy(v[at:], data):]
+		at = 0
+	}
+}
+
+// failRead ends a read in error. If it did not ask for everything yet, the target is told so.
+func (s *SES) failRead(m *send, c Cause, rc wire.RC) {
+	m.cause, m.rc = c, rc
+	if m.phase == phaseAsk {
+		m.phase = phaseError
+	}
+	if m.phase == phaseSent && m.open == 0 {
+		s.allAnswered(m)
+	}
+}
+
+// Reading reports whether a read that has begun on a PDC has not ended.
+func (s *SES) Reading(pdc uint32) bool {
+	for _, rd := range s.reads {
+		if rd.pdc == pdc && !rd.m.unbegun() {
+			return true
+		}
+	}
+	return false
+}
+
+// unread ends the reads of which nothing can come any more, because their PDC is gone. Those with
+// pieces that are not answered end when these fail.
+func (s *SES) unread(pdc uint32, c Cause) {
+	if len(s.reads) == 0 {
+		return
+	}
+	s.eachRead(func(m *send) {
+		if m.read.pdc == pdc && m.open == 0 {
+			s.stop(m, c, 0)
+		}
+	})
+}
+
+// sweepReads ends the reads of which nothing came for IdleTimeout although the target lives.
+func (s *SES) sweepReads() {
+	if len(s.reads) == 0 {
+		return
+	}
+	s.eachRead(func(m *send) {
+		if m.open == 0 && s.expired(m.read.epoch) {
+			s.Stats.Expired++
+			s.stop(m, TimedOut, 0)
+		}
+	})
+}
+
+// eachRead calls f for each read that has begun and waits for data.
+func (s *SES) eachRead(f func(m *send)) {
+	for i := range s.sends.used {
+		if m := s.sends.at(i); m.phase != phaseFree && m.read != nil && m.lacks() && !m.unbegun() {
+			f(m)
+		}
+	}
+}

@@ -1,0 +1,320 @@
+package ses
+
+import (
+	"github.com/uetkit/uetkit/transport/internal/piece"
+	"github.com/uetkit/uetkit/transport/wire"
+)
+
+// This file serves the reads of peers (S-RMA-10..16). Each request packet of a read asks for a part.
+// It is answered at once; the part follows in the return direction of the PDC, as soon as the
+// windows let it. The bytes are copied when the packet is made, and again when it is sent again.
+
+// A serve is the read of a peer that is being served. Its pieces have its place plus 1 as Msg, which
+// no Handle of a send equals.
+type serve struct {
+	region   *Region
+	base     uint64 // where the message begins in the region
+	pdc      uint32
+	peer     uint32
+	length   uint32
+	asked    uint32 // bytes asked for so far
+	queued   int32  // parts to be sent
+	open     int32  // pieces handed out that are neither answered nor failed
+	epoch    uint32 // sweep in which it was asked for something last
+	job      uint32
+	user     int32 // its peer's place in SES.peers
+	msgID    uint16
+	gone     bool // nothing more is to be sent
+	unproven bool // counted in SES.unprovenServes
+}
+
+// A serveKey names a read at its target.
+type serveKey struct {
+	pdc   uint32
+	msgID uint16
+}
+
+// A ret is a part of a read that is to be sent.
+type ret struct {
+	serve    int32
+	off, len uint32
+}
+
+// A returns is what is to be sent on one PDC, oldest first.
+type returns struct {
+	q      []ret
+	head   int
+	serves int  // reads being served on the PDC
+	listed bool // in SES.owing
+}
+
+// serving holds the reads of peers.
+type serving struct {
+	serves         table[serve]
+	serveOf        map[serveKey]int32
+	returns        map[uint32]*returns // by PDC
+	owing          []uint32            // PDCs with something to return since the last call of Owing
+	numServes      int
+	unprovenServes int
+}
+
+const (
+	// maxServes bounds the reads of all peers that are served at a time, maxServesPeer those of
+	// one peer, maxReturns the parts that wait on one PDC. Sources that may be forged together
+	// have as many as Config.OpenPerPeer. Beyond a bound a request is refused (NACK 09), and
+	// comes again.
+	maxServes     = 1<<16 - 2
+	maxServesPeer = 4096
+	maxReturns    = 8192
+)
+
+// serveRead executes one request of a read.
+func (s *SES) serveRead(src *Source, r *wire.ReqStd) *Result {
+	off, n := s.asked(r)
+	end := off + n
+	switch {
+	case end > uint64(r.ReqLen) || r.Flags&wire.SESEOM != 0 && end != uint64(r.ReqLen) || n > 0x3fff || n == 0 && r.ReqLen != 0:
+		return s.rejected(wire.RCOpViolation)
+	case r.ReqLen > s.cfg.MaxMessage:
+		return s.rejected(wire.RCUnsupportedSize)
+	case r.Gen != 0:
+		return s.rejected(wire.RCBadGeneration)
+	case r.Flags&wire.SESIE != 0:
+		return s.rejected(wire.RCInitiatorError)
+	}
+	g, rc := s.region(r, RemoteRead)
+	i, known := s.serveOf[serveKey{src.PDC, r.MsgID}]
+	switch {
+	case rc != wire.RCNull:
+	case known && s.serves.at(i).region != g:
+		rc = wire.RCBadMKey // its region was removed, even if another one has the key now
+	case known && s.serves.at(i).differs(g, r, n):
+		rc = wire.RCOpViolation
+	}
+	if rc != wire.RCNull {
+		if known {
+			s.stopServe(i, s.serves.at(i)) // the initiator gives the read up
+		}
+		return s.rejected(rc)
+	}
+	if r.ReqLen == 0 {
+		return s.done(0) // S-RMA-16
+	}
+	q := s.returnsOn(src.PDC)
+	if len(q.q)-q.head >= maxReturns {
+		return s.nack()
+	}
+	if !known {
+		if i = s.newServe(src, r, g, q); i == none {
+			return s.nack()
+		}
+	}
+	sv := s.serves.at(i)
+	sv.asked += uint32(n)
+	sv.queued++
+	sv.epoch = s.epoch
+	q.q = append(q.q, ret{i, uint32(off), uint32(n)})
+	s.owe(src.PDC, q)
+	return s.done(r.ReqLen)
+}
+
+// asked is the part of a read that a request asks for. The first of several requests has its length
+// only if this implementation sent it (encodeAsk); else it is the MTU, which both sides share.
+func (s *SES) asked(r *wire.ReqStd) (off, n uint64) {
+	switch {
+	case r.Flags&wire.SESSOM == 0:
+		return uint64(r.MsgOff), uint64(r.PayloadLen)
+	case r.Flags&wire.SESEOM != 0:
+		return 0, uint64(r.ReqLen)
+	case r.Flags&wire.SESHD == 0 && r.HeaderData != 0:
+		return 0, min(r.HeaderData>>32, uint64(r.ReqLen))
+	}
+	return 0, uint64(min(uint32(s.cfg.FirstAsk), r.ReqLen))
+}
+
+// differs reports whether a request for n bytes contradicts the read that it belongs to.
+func (sv *serve) differs(g *Region, r *wire.ReqStd, n uint64) bool {
+	return sv.base != g.Offset(r) || sv.length != r.ReqLen || sv.job != r.JobID || uint64(sv.asked)+n > uint64(sv.length)
+}
+
+// returnsOn makes or finds what is to be returned on a PDC.
+func (s *SES) returnsOn(pdc uint32) *returns {
+	q := s.returns[pdc]
+	if q == nil {
+		if s.returns == nil {
+			s.returns, s.serveOf = make(map[uint32]*returns), make(map[serveKey]int32)
+		}
+		q = new(returns)
+		s.returns[pdc] = q
+	}
+	return q
+}
+
+// newServe begins to serve a read. It returns none if there is no room.
+func (s *SES) newServe(src *Source, r *wire.ReqStd, g *Region, q *returns) int32 {
+	u := s.user(src.Peer)
+	pu := s.peers.at(u)
+	if s.numServes >= maxServes || pu.serves >= maxServesPeer || src.Unproven && s.unprovenServes >= s.cfg.OpenPerPeer {
+		s.putUser(u, pu)
+		return none
+	}
+	pu.serves++
+	q.serves++
+	s.numServes++
+	if src.Unproven {
+		s.unprovenServes++
+	}
+	i := s.serves.get()
+	*s.serves.at(i) = serve{region: g, base: g.Offset(r), pdc: src.PDC, peer: src.Peer, length: r.ReqLen, job: r.JobID, user: u, msgID: r.MsgID, unproven: src.Unproven}
+	s.serveOf[serveKey{src.PDC, r.MsgID}] = i
+	return i
+}
+
+// owe lists a PDC that has something to return.
+func (s *SES) owe(pdc uint32, q *returns) {
+	if !q.listed {
+		q.listed = true
+		s.owing = append(s.owing, pdc)
+	}
+}
+
+// OwesReturns reports whether Owing has something.
+func (s *SES) OwesReturns() bool { return len(s.owing) != 0 }
+
+// Owing removes and returns a PDC that has something to return, for PeekReturn.
+func (s *SES) Owing() (pdc uint32, ok bool) {
+	n := len(s.owing) - 1
+	if n < 0 {
+		return 0, false
+	}
+	pdc = s.owing[n]
+	s.owing = s.owing[:n]
+	if q := s.returns[pdc]; q != nil {
+		q.listed = false
+	}
+	return pdc, true
+}
+
+// Serving reports whether a read of a peer is being served on a PDC.
+func (s *SES) Serving(pdc uint32) bool {
+	q := s.returns[pdc]
+	return q != nil && q.serves != 0
+}
+
+// PeekReturn returns the piece that AppendReturn is to hand out next on a PDC, of at most mtu bytes.
+// It returns false if there is none.
+func (s *SES) PeekReturn(pdc uint32, mtu int) (piece.Piece, bool) {
+	q := s.returns[pdc]
+	if q == nil || q.head == len(q.q) {
+		return piece.Piece{}, false
+	}
+	r := &q.q[q.head]
+	return piece.Piece{Msg: uint32(r.serve) + 1, Off: r.off, Len: min(r.len, uint32(mtu)), Kind: piece.Return}, true
+}
+
+// AppendReturn hands out the piece that PeekReturn returned: it appends the piece as Append does, and
+// the read waits for the answer to it.
+func (s *SES) AppendReturn(b []byte, p piece.Piece) []byte {
+	sv := s.serves.at(int32(p.Msg - 1))
+	sv.open++
+	q := s.returns[sv.pdc]
+	r := &q.q[q.head]
+	if r.off, r.len = r.off+p.Len, r.len-p.Len; r.len == 0 {
+		sv.queued--
+		if q.head++; q.head == len(q.q) {
+			q.q, q.head = q.q[:0], 0
+		} else if q.head >= 256 && 2*q.head >= len(q.q) {
+			q.q, q.head = q.q[:copy(q.q, q.q[q.head:])], 0
+		}
+	}
+	return s.encodeReturn(b, p)
+}
+
+// encodeReturn appends a response with data, S-RMA-11. If the region was removed it has an error
+// instead of the data.
+func (s *SES) encodeReturn(b []byte, p piece.Piece) []byte {
+	sv := s.serves.at(int32(p.Msg - 1))
+	h := wire.RspData{Opcode: wire.RspWithData, RC: wire.RCOK, MsgID: sv.msgID, ReadMsgID: sv.msgID, JobID: sv.job,
+		PayloadLen: uint16(p.Len), ModLen: sv.length, MsgOff: p.Off}
+	if !sv.region.Live() {
+		h.RC, h.PayloadLen, h.ModLen = wire.RCBadMKey, 0, 0
+		return h.Append(b)
+	}
+	return sv.region.Append(h.Append(b), sv.base+uint64(p.Off), uint64(p.Len))
+}
+
+// servedPiece notes that a piece of a read was answered, or never will be.
+func (s *SES) servedPiece(h Handle) {
+	i := int32(h) - 1
+	sv := s.serves.at(i)
+	sv.open--
+	s.endServe(i, sv)
+}
+
+// endServe frees a read of which all was sent and answered.
+func (s *SES) endServe(i int32, sv *serve) {
+	if sv.open != 0 || sv.queued != 0 || sv.asked != sv.length && !sv.gone {
+		return
+	}
+	key := serveKey{sv.pdc, sv.msgID}
+	if s.serveOf[key] == i {
+		delete(s.serveOf, key)
+	}
+	if q := s.returns[sv.pdc]; q != nil {
+		q.serves--
+	}
+	pu := s.peers.at(sv.user)
+	pu.serves--
+	s.putUser(sv.user, pu)
+	s.numServes--
+	if sv.unproven {
+		s.unprovenServes--
+	}
+	sv.region = nil
+	s.serves.put(i)
+}
+
+// stopServe sends no more of a read.
+func (s *SES) stopServe(i int32, sv *serve) {
+	if sv.queued > 0 {
+		q := s.returns[sv.pdc]
+		keep := q.q[:0]
+		for _, r := range q.q[q.head:] {
+			if r.serve != i {
+				keep = append(keep, r)
+			}
+		}
+		q.q, q.head, sv.queued = keep, 0, 0
+	}
+	sv.gone = true
+	delete(s.serveOf, serveKey{sv.pdc, sv.msgID})
+	s.endServe(i, sv)
+}
+
+// unserve ends the reads that are served on a PDC that is gone. None of their pieces is outstanding.
+func (s *SES) unserve(pdc uint32) {
+	q := s.returns[pdc]
+	if q == nil {
+		return
+	}
+	for i := int32(0); q.serves > 0 && i < s.serves.used; i++ {
+		if sv := s.serves.at(i); sv.region != nil && sv.pdc == pdc {
+			sv.open = 0
+			s.stopServe(i, sv)
+		}
+	}
+	delete(s.returns, pdc)
+}
+
+// sweepServes forgets the reads that ask for no more, without an end.
+func (s *SES) sweepServes() {
+	if s.numServes == 0 {
+		return
+	}
+	for i := range s.serves.used {
+		if sv := s.serves.at(i); sv.region != nil && sv.queued == 0 && s.expired(sv.epoch) && !sv.gone {
+			s.Stats.Expired++
+			s.stopServe(i, sv)
+		}
+	}
+}

@@ -1,0 +1,119 @@
+package transport
+
+import (
+	"bytes"
+	"fmt"
+	"testing"
+
+	"github.com/uetkit/uetkit/transport/wire"
+)
+
+// readable registers memory that the peer may read, at offset 0.
+func readable(t testing.TB, f *FEP, key uint64, buf []byte) *Region {
+	t.Helper()
+	g, err := f.Register(RegionConfig{Key: key, Buf: buf, Access: RemoteRead, Endpoint: AllEndpoints})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return g
+}
+
+func TestReadSizes(t *testing.T) {
+	// S-RMA-11, -16: reads of no bytes, of one packet and of many windows bring every byte.
+	for _, n := range []int{0, 1, 8, 16, 17, 1023, 1024, 1025, 2048, 65536, 1<<20 + 1, 5 << 20} {
+		for _, ordered := range []bool{false, true} {
+			t.Run(fmt.Sprint(n, ordered), func(t *testing.T) {
+				p := newPipe(t, nil)
+				src, dst := pattern(n+100, 1), make([]byte, n)
+				readable(t, p.b, 5, src)
+				p.post(p.a, Op{Kind: OpRead, Peer: p.toB, RI: 15, Buf: dst, Key: 5, RemoteAddr: 100, Ordered: ordered, Context: "r"})
+				p.exchange()
+				p.want(p.a, "r ok")
+				p.want(p.b)
+				if !bytes.Equal(src[100:], dst) {
+					t.Error("bytes differ")
+				}
+				p.checkIdle()
+			})
+		}
+	}
+}
+
+func TestReadManyInFlight(t *testing.T) {
+	// Many reads, short and long, scattered and whole, while messages go both ways.
+	p := newPipe(t, nil)
+	src := pattern(3<<20, 3)
+	readable(t, p.b, 5, src)
+	type read struct {
+		at  int
+		buf []byte
+	}
+	var reads []read
+	for i := range 300 {
+		n := []int{1, 64, 1000, 5000, 70000}[i%5]
+		r := read{i * 7919 % (2 << 20), make([]byte, n)}
+		reads = append(reads, r)
+		op := Op{Kind: OpRead, Peer: p.toB, RI: 15, Buf: r.buf, Key: 5, RemoteAddr: uint64(r.at), Ordered: i%7 == 0, Context: "r"}
+		if i%3 == 0 {
+			op.Iov = [][]byte{r.buf[:n/3], nil, r.buf[n/3 : n/2], r.buf[n/2:]}
+		}
+		p.post(p.a, op)
+	}
+	p.post(p.b, Op{Kind: OpTRecv, Buf: make([]byte, 100000), Context: "m"})
+	p.post(p.a, Op{Kind: OpTSend, Peer: p.toB, RI: 15, Buf: make([]byte, 100000), Context: "m"})
+	p.exchange()
+	for _, e := range p.events(p.a) {
+		if e != "r ok" && e != "m ok" {
+			t.Error(e)
+		}
+	}
+	p.want(p.b, "m ok len=100000")
+	for i, r := range reads {
+		if !bytes.Equal(r.buf, src[r.at:r.at+len(r.buf)]) {
+			t.Fatalf("read %d brought other bytes", i)
+		}
+	}
+	p.checkIdle()
+}
+
+func TestReadRefused(t *testing.T) {
+	// S-RMA-15: errors come once, with the code of the target. A read with an error disturbs no
+	// other (S-ERR-03).
+	p := newPipe(t, nil)
+	src := pattern(5000, 1)
+	readable(t, p.b, 5, src)
+	if _, err := p.b.Register(RegionConfig{Key: 6, Buf: src, Access: RemoteWrite, Endpoint: AllEndpoints}); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		name      string
+		key, addr uint64
+		n         int
+		want      wire.RC
+	}{
+		{"key", 7, 0, 10, wire.RCBadMKey}, {"key, nothing", 7, 0, 0, wire.RCBadMKey}, {"rights", 6, 0, 3000, wire.RCPermViolation},
+		{"end", 5, 4000, 1001, wire.RCBadAddr}, {"overflow", 5, ^uint64(0), 10, wire.RCBadAddr}, {"long", 5, 1, 1 << 20, wire.RCBadAddr},
+	} {
+		p.post(p.a, Op{Kind: OpRead, Peer: p.toB, RI: 15, Buf: make([]byte, c.n), Key: c.key, RemoteAddr: c.addr, Context: c.name})
+		good := make([]byte, 5000)
+		p.post(p.a, Op{Kind: OpRead, Peer: p.toB, RI: 15, Buf: good, Key: 5, Context: "good"})
+		p.exchange()
+		var bad *Event
+		ok := 0
+		for e := p.a.NextEvent(); e != nil; e = p.a.NextEvent() {
+			if e.Context == "good" {
+				ok++
+				continue
+			}
+			v := *e
+			if bad != nil {
+				t.Fatalf("%s: two events", c.name)
+			}
+			bad = &v
+		}
+		if bad == nil || bad.Cause != Rejected || bad.RC != c.want || bad.Unknown || ok != 1 || !bytes.Equal(good, src) {
+			t.Errorf("%s: %+v, good %d", c.name, bad, ok)
+		}
+	}
+	p.checkIdle()
+}
