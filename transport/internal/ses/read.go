@@ -205,8 +205,11 @@ func (s *SES) failRead(m *send, c Cause, rc wire.RC) {
 
 // Reading reports whether a read that has begun on a PDC has not ended.
 func (s *SES) Reading(pdc uint32) bool {
-	for _, rd := range s.reads {
-		if rd.pdc == pdc && !rd.m.unbegun() {
+	if len(s.reads) == 0 {
+		return false
+	}
+	for i := range s.sends.used {
+		if m := s.sends.at(i); m.phase != phaseFree && m.read != nil && m.read.pdc == pdc && !m.unbegun() {
 			return true
 		}
 	}
