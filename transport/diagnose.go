@@ -123,7 +123,7 @@ type Waiting struct {
 const manyTags = 8
 
 // send reports whether the operation is a send.
-func (w *Waiting) send() bool { return w.Kind == OpSend || w.Kind == OpTSend }
+func (w *Waiting) send() bool { return !w.Kind.Recv() }
 
 // Diagnose says of each operation that has not ended what it waits for, the oldest
 // operation first. It changes nothing. It reads all operations and all outstanding packets.
@@ -261,11 +261,8 @@ func (d *diagnosis) heard(peer uint32) time.Duration {
 // send adds a send to the result.
 func (d *diagnosis) send(v *ses.SendView) {
 	w := Waiting{
-		Endpoint: v.Endpoint, Context: v.Context, Kind: OpSend, Tag: v.Tag, Peer: PeerID(v.Peer), Remote: d.f.PeerAddr(PeerID(v.Peer)), Age: d.now - v.Posted,
+		Endpoint: v.Endpoint, Context: v.Context, Kind: v.Kind, Tag: v.Tag, Peer: PeerID(v.Peer), Remote: d.f.PeerAddr(PeerID(v.Peer)), Age: d.now - v.Posted,
 		Done: uint64(v.Taken), Total: uint64(v.Length), Heard: -1,
-	}
-	if v.Tagged {
-		w.Kind = OpTSend
 	}
 	if payload, full := d.f.PayloadMTU(w.Peer); payload < full {
 		w.Payload, w.Interface = payload, full
@@ -453,7 +450,8 @@ func (d *diagnosis) early(v *ses.RecvView) (n int, heard time.Duration) {
 // String describes the operation and its cause in a sentence.
 func (w *Waiting) String() string {
 	var b strings.Builder
-	what := [...]string{OpSend: "send", OpTSend: "tagged send", OpRecv: "receive", OpTRecv: "tagged receive"}[w.Kind]
+	what := [...]string{OpSend: "send", OpTSend: "tagged send", OpRecv: "receive", OpTRecv: "tagged receive",
+		OpWrite: "write", OpRead: "read"}[w.Kind]
 	b.WriteString(what)
 	if w.Kind == OpTSend || w.Kind == OpTRecv {
 		fmt.Fprintf(&b, " %#x", w.Tag)

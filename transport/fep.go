@@ -80,6 +80,9 @@ func New(cfg Config, rng *rand.Rand) (*FEP, error) {
 	if cfg.FirstID == 0 {
 		cfg.FirstID = uint16(cfg.Seed>>24) | 1
 	}
+	if cfg.Random == nil {
+		cfg.Random = rng.Uint64
+	}
 	f.ses = ses.New(cfg.Messages)
 	f.pds = pds.New(pds.Config{
 		Limits: cfg.Packets, MPRange: cfg.offered(), TxWindow: cfg.MPRange, EarlyBytes: 4 << 20, Paths: len(cfg.Paths),
@@ -118,7 +121,7 @@ func (f *FEP) Post(now time.Duration, op *Op) error {
 	f.now = now
 	read := false
 	switch op.Kind {
-	case OpSend, OpTSend:
+	case OpSend, OpTSend, OpWrite:
 	case OpRead:
 		read = true
 	case OpRecv, OpTRecv:
@@ -197,6 +200,14 @@ func mapErr(err error) error {
 		return ErrInUse
 	case ses.ErrEndpoints:
 		return ErrEndpoints
+	case ses.ErrKey:
+		return ErrKey
+	case ses.ErrKeyInUse:
+		return ErrKeyInUse
+	case ses.ErrMemory:
+		return ErrMemory
+	case ses.ErrRegions:
+		return ErrRegions
 	}
 	return fmt.Errorf("transport: %w", err)
 }

@@ -69,4 +69,10 @@ var (
 	// ErrName says that a JobID has more than 24 bits, or a PIDonFEP or resource index more than 12.
 	ErrName  = errors.New("transport: JobID, PIDonFEP or resource index out of range")
 	ErrNoKey = errors.New("transport: no valid key to seal with")
+
+	// The errors of Register.
+	ErrKey      = errors.New("transport: memory key with a reserved bit, or OPTIMIZED with an RKEY above 4095")
+	ErrKeyInUse = errors.New("transport: another region has this memory key")
+	ErrMemory   = errors.New("transport: region is empty, ends beyond the last address, or counts what may come twice")
+	ErrRegions  = errors.New("transport: too many regions")
 )

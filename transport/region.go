@@ -2,25 +2,35 @@ package transport
 
 import "github.com/uetkit/uetkit/transport/internal/ses"
 
-// Memory that peers may access (UE 3.4, RMA). Package ses describes the types.
 type (
-	Region       = ses.Region
-	RegionConfig = ses.RegionConfig
-	Access       = ses.Access
+	RegionConfig = ses.RegionConfig // describes memory that peers may access
+	Region       = ses.Region       // such memory, from Register to Deregister
+	Access       = ses.Access       // what peers may do with it
 )
 
-// What peers may do with a region, and the endpoint of one that all endpoints have.
+// The bits of Access.
 const (
-	RemoteRead   = ses.RemoteRead
-	RemoteWrite  = ses.RemoteWrite
-	AllEndpoints = ses.AllEndpoints
+	RemoteRead  = ses.RemoteRead
+	RemoteWrite = ses.RemoteWrite
 )
 
-// Register makes memory accessible to peers. Errors: those of package ses.
-func (f *FEP) Register(cfg RegionConfig) (*Region, error) { return f.ses.Register(cfg) }
+// AllEndpoints as the Endpoint of a region means that it can be accessed through each endpoint.
+const AllEndpoints = ses.AllEndpoints
+
+// Register makes memory accessible to peers. Errors: ErrKey, ErrKeyInUse, ErrMemory, ErrRegions,
+// ErrClosed.
+func (f *FEP) Register(cfg RegionConfig) (*Region, error) {
+	if f.barred || f.ended {
+		return nil, ErrClosed
+	}
+	r, err := f.ses.Register(cfg)
+	return r, mapErr(err)
+}
 
 // Deregister removes a region. When it returns, no byte of it is read or written any more.
-func (f *FEP) Deregister(g *Region) { f.ses.Deregister(g) }
+// Requests that name it are answered BAD_MKEY from then on.
+func (f *FEP) Deregister(r *Region) { f.ses.Deregister(r) }
 
-// NewKey draws a key for a region that no region has and nobody can guess.
+// NewKey draws a memory key that no region of the FEP has. Nobody can guess it unless the
+// source of randomness of the FEP can be guessed.
 func (f *FEP) NewKey() uint64 { return f.ses.NewKey() }

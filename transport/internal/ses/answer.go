@@ -333,6 +333,7 @@ func (s *SES) endSend(m *send) {
 	if m.read != nil {
 		s.endRead(m)
 	}
+	m.hdr.BufOff = 0
 	if len(s.recuts) != 0 {
 		delete(s.recuts, m.self)
 	}

@@ -25,7 +25,7 @@ type SendView struct {
 	Handle   Handle
 	Endpoint EndpointID
 	Context  any
-	Tagged   bool
+	Kind     Kind
 	Ordered  bool
 	Tag      uint64
 	Peer     uint32
@@ -57,7 +57,7 @@ func (s *SES) EachSend(fn func(v *SendView)) {
 			continue
 		}
 		v = SendView{
-			Handle: handleOf(i, m), Endpoint: m.ep.id, Context: m.context, Tagged: m.kind.Tagged(), Ordered: m.ordered, Tag: m.hdr.Match, Peer: m.peer, Posted: m.posted,
+			Handle: handleOf(i, m), Endpoint: m.ep.id, Context: m.context, Kind: m.kind, Ordered: m.ordered, Tag: m.hdr.Match, Peer: m.peer, Posted: m.posted,
 			Length: m.hdr.ReqLen, Taken: m.next, RC: m.rc, Tries: int(m.tries), RetryAt: m.retryAt, Since: m.notReady,
 		}
 		switch m.phase {

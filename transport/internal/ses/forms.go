@@ -25,11 +25,12 @@ func (s *SES) requestOther(next wire.NextHdr, b []byte, r *wire.ReqStd) *Result 
 		if err != nil {
 			return s.malformed(next, b, r)
 		}
-		if h.Opcode == wire.OpSend || h.Opcode == wire.OpTaggedSend || h.Opcode == wire.OpNoOp || h.Opcode == wire.OpMsgError {
-			h.Opcode = 0x3F // S-HDR-03: RMA only; there is no initiator to match
-		}
 		*r = wire.ReqStd{Opcode: h.Opcode, Flags: h.Flags, Gen: h.Gen, JobID: h.JobID, PIDonFEP: h.PIDonFEP, RI: h.RI,
 			BufOff: h.BufOff, ReqLen: uint32(h.ReqLen)}
+		if h.Opcode != wire.OpWrite {
+			r.Opcode = 0x3F // S-HDR-03: RMA only; there is no initiator to match
+		}
+		s.optimized(r)
 		b = b[n:]
 	default:
 		return s.bad(ReasonNextHdr)
@@ -38,6 +39,23 @@ func (s *SES) requestOther(next wire.NextHdr, b []byte, r *wire.ReqStd) *Result 
 		return s.rejected(wire.RCUnsupportedOp) // standard header only
 	}
 	return s.request(r, b)
+}
+
+// optimized completes the header of a small request, whose resource index is the RKEY of a region
+// (S-HDR-03): it sets the key, and the resource index of an endpoint that has the region.
+func (s *SES) optimized(r *wire.ReqStd) {
+	r.Match = wire.MKeyOptimized | uint64(r.RI)
+	for _, e := range s.endpoints {
+		if e.closed || e.JobID != r.JobID || e.PIDonFEP != r.PIDonFEP {
+			continue
+		}
+		for _, key := range [...]uint64{r.Match, r.Match | wire.MKeyIdempotent} {
+			if s.lookRegion(key, e.id) != nil {
+				r.Match, r.RI = key, e.RI
+				return
+			}
+		}
+	}
 }
 
 // malformed answers a request whose header does not parse. The header has another version

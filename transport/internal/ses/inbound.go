@@ -16,6 +16,7 @@ const (
 	inUnexpected         // unexpected and complete
 	inDead               // ended in error; parts that still come are answered with that error
 	inGone               // discarded while parts were missing
+	inWriting            // a write to a region; parts are missing
 )
 
 // An inmsg is an inbound message of several packets (S-RSM-01), or an unexpected one. It holds
@@ -26,7 +27,7 @@ type inmsg struct {
 	length, got       uint32        // bytes of the message, and bytes that arrived
 	edges             uint32        // sum of span over what arrived
 	end               uint64        // inDead: bytes that can come at most
-	base              uint64        // inBound: where it begins in the receive's memory
+	base              uint64        // inBound: where it begins in the receive's memory; inWriting: the number of its region
 	began             time.Duration // when its first packet came
 	recv              int32         // inBound: its receive
 	user              int32         // its peer's place in SES.peers, or none
@@ -45,6 +46,7 @@ type inmsg struct {
 	claimed           bool // reserved by a peek: not in the lists of its space
 	aside             bool // inOpen: set aside by setAside, not in the lists of its space
 	ordered           bool // it came by a ROD PDC
+	unproven          bool // inWriting: counted in SES.unproven
 	unheard           bool // inDead: no answer said so yet
 	quiet             bool // its first packet got the special response: the others get NULL
 }
@@ -101,12 +103,7 @@ func (s *SES) part(src Source, r *wire.ReqStd, off uint32, data []byte) *Result 
 		s.count(i, m, r, uint32(len(data)))
 		return s.rejected(rc)
 	}
-	// S-RSM-05: the packet contradicts the message. If all bytes are counted but the edges
-	// differ, some bytes came twice and others are missing.
-	got := uint64(m.got) + uint64(len(data))
-	if m.ep != s.to.id || m.opcode != r.Opcode || m.length != r.ReqLen || m.init != r.Initiator || m.bufOff != r.BufOff || m.tagged && m.tag != r.Match ||
-		r.Flags&wire.SESSOM != 0 && m.som || got > uint64(m.length) ||
-		got == uint64(m.length) && m.edges+s.span(off, uint32(len(data))) != s.span(0, m.length) {
+	if s.differs(m, r, off, uint32(len(data))) || m.tagged && m.tag != r.Match {
 		return s.refuse(src, r, wire.RCOpViolation, 0)
 	}
 	quiet := m.quiet
@@ -115,6 +112,15 @@ func (s *SES) part(src Source, r *wire.ReqStd, off uint32, data []byte) *Result 
 		return s.nothingNew()
 	}
 	return s.done(r.ReqLen)
+}
+
+// differs reports whether a packet with n bytes contradicts the message (S-RSM-05). If all bytes
+// are counted but the edges differ, some bytes came twice and others are missing.
+func (s *SES) differs(m *inmsg, r *wire.ReqStd, off, n uint32) bool {
+	got := uint64(m.got) + uint64(n)
+	return m.ep != s.to.id || m.opcode != r.Opcode || m.length != r.ReqLen || m.init != r.Initiator || m.bufOff != r.BufOff ||
+		r.Flags&wire.SESSOM != 0 && m.som || got > uint64(m.length) ||
+		got == uint64(m.length) && m.edges+s.span(off, n) != s.span(0, m.length)
 }
 
 // begin executes the first packet that arrives of a message of several packets, whichever
@@ -228,6 +234,9 @@ func (s *SES) put(i int32, m *inmsg, r *wire.ReqStd, off uint32, data []byte) {
 		s.freeIn(i, m)
 	case inGone:
 		s.freeIn(i, m)
+	case inWriting:
+		s.wrote(m)
+		s.freeIn(i, m)
 	default:
 		m.state = inUnexpected
 		s.completed(i, m)
@@ -279,6 +288,9 @@ func (s *SES) fail(i int32, m *inmsg, c Cause, rc wire.RC) bool {
 func (s *SES) end(m *inmsg, i int32, c Cause, rc wire.RC) {
 	switch m.state {
 	case inGone:
+		return
+	case inWriting:
+		s.unwritten(m)
 		return
 	case inOpen:
 		if m.claimed {

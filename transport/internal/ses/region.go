@@ -65,6 +65,7 @@ type Region struct {
 	starts []uint64 // offset of each part
 	size   uint64
 	serial uint64  // number of the region in its SES, from 1 on; 0: it was removed
+	taken  bool    // SingleUse: a message accesses it
 	other  *Region // the next one with the same key, of another endpoint
 	place  int     // in regions.all
 }
@@ -180,10 +181,7 @@ func (s *SES) NewKey() uint64 {
 // may access it in this way (S-RMA-01, S-RMA-03). It returns RCNull, or the answer and no region.
 // The memory of the message begins at g.Offset(r).
 func (s *SES) region(r *wire.ReqStd, want Access) (*Region, wire.RC) {
-	g := s.byKey[r.Match]
-	for g != nil && g.Endpoint != AllEndpoints && g.Endpoint != s.to.id {
-		g = g.other
-	}
+	g := s.lookRegion(r.Match, s.to.id)
 	switch {
 	case g == nil:
 		return nil, wire.RCBadMKey
@@ -193,6 +191,15 @@ func (s *SES) region(r *wire.ReqStd, want Access) (*Region, wire.RC) {
 		return nil, wire.RCBadAddr
 	}
 	return g, wire.RCNull
+}
+
+// lookRegion finds the region that a key names for an endpoint, nil if there is none.
+func (s *SES) lookRegion(key uint64, ep EndpointID) *Region {
+	g := s.byKey[key]
+	for g != nil && g.Endpoint != AllEndpoints && g.Endpoint != ep {
+		g = g.other
+	}
+	return g
 }
 
 // holds reports whether the n bytes at an address are in the region. No bytes are in it also at

@@ -71,6 +71,9 @@ func (s *SES) request(r *wire.ReqStd, data []byte) *Result {
 		return s.refuse(s.src, r, wire.RCInitiatorError, uint32(n)) // S-MSC-05
 	}
 	data = data[:n]
+	if r.Opcode == wire.OpWrite {
+		return s.write(&s.src, r, uint32(off), data)
+	}
 	if r.Flags&single == single {
 		return s.whole(&s.src, s.to, r, data)
 	}
@@ -89,7 +92,7 @@ func (s *SES) check(r *wire.ReqStd) wire.RC {
 		s.to = e
 	}
 	switch r.Opcode {
-	case wire.OpSend, wire.OpTaggedSend, wire.OpRead, wire.OpNoOp, wire.OpMsgError:
+	case wire.OpSend, wire.OpTaggedSend, wire.OpRead, wire.OpWrite, wire.OpNoOp, wire.OpMsgError:
 		return wire.RCNull
 	}
 	return wire.RCUnsupportedOp // DATAGRAM_SEND too: S-UUD-02

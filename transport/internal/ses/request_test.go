@@ -27,7 +27,7 @@ func TestRequestCheckOrder(t *testing.T) {
 		{"JobID, relative", "response BAD_JOB_ID 0 gtd", func(r *wire.ReqStd) { r.JobID++ }},
 		{"PIDonFEP", "response BAD_PID 0 gtd", func(r *wire.ReqStd) { r.PIDonFEP++ }},
 		{"RI", "response BAD_INDEX 0 gtd", func(r *wire.ReqStd) { r.RI++ }},
-		{"opcode", "response UNSUPPORTED_OP 0 gtd", func(r *wire.ReqStd) { r.Opcode = wire.OpWrite }},
+		{"opcode", "response UNSUPPORTED_OP 0 gtd", func(r *wire.ReqStd) { r.Opcode = wire.OpAtomic }},
 		{"length", "response OP_VIOLATION 0 gtd", func(r *wire.ReqStd) { r.ReqLen = 1 }},
 		{"S-GEN-02 generation", "response BAD_GENERATION 0 gtd", func(r *wire.ReqStd) { r.Gen = 3 }},
 		{"S-MSC-05 IE", "response INITIATOR_ERROR 0 gtd", func(r *wire.ReqStd) { r.Flags |= wire.SESIE }},
@@ -93,6 +93,8 @@ func TestRequestOpcodes(t *testing.T) {
 		switch op {
 		case wire.OpSend, wire.OpTaggedSend:
 			want = "response OK overflow 0 gtd"
+		case wire.OpWrite:
+			want = "response BAD_MKEY 0 gtd"
 		case wire.OpNoOp, wire.OpMsgError: // S-MSC-01, S-MSC-03
 			want = "default OK 0"
 		case wire.OpRead:
@@ -287,8 +289,8 @@ func TestRequestMedium(t *testing.T) {
 	if e := g.event(); e.Len != 5 || string(buf[:5]) != "hello" || e.Data != 99 || e.Initiator != 21 || e.Tag != 7 {
 		t.Fatalf("%+v", e)
 	}
-	small := wire.ReqSmall{Opcode: wire.OpWrite, Flags: single | wire.SESREL, JobID: g.cfg.JobID, PIDonFEP: g.cfg.PIDonFEP, RI: g.cfg.RI}
-	for _, op := range []wire.Opcode{wire.OpWrite, wire.OpSend, wire.OpNoOp} {
+	small := wire.ReqSmall{Opcode: wire.OpAtomic, Flags: single | wire.SESREL, JobID: g.cfg.JobID, PIDonFEP: g.cfg.PIDonFEP, RI: g.cfg.RI}
+	for _, op := range []wire.Opcode{wire.OpAtomic, wire.OpSend, wire.OpNoOp} {
 		small.Opcode = op
 		if got := answer(g.Request(&srcA, wire.NextReqSmall, small.Append(nil))); got != "response UNSUPPORTED_OP 0 gtd" {
 			t.Fatal(op, got)

@@ -49,11 +49,15 @@ type resource struct {
 type genKey struct {
 	peer, job uint32
 	pid, ri   uint16
-	tagged    bool
+	space     Kind // EvSend, EvTSend or EvWrite: index spaces are apart (S-ADDR-03)
 }
 
 func (m *send) genKey() genKey {
-	return genKey{m.peer, m.hdr.JobID, m.hdr.PIDonFEP, m.hdr.RI, m.kind.Tagged()}
+	space := m.kind
+	if space.RMA() {
+		space = EvWrite
+	}
+	return genKey{m.peer, m.hdr.JobID, m.hdr.PIDonFEP, m.hdr.RI, space}
 }
 
 // maxResources bounds the resources that are remembered. Of more, those that no message needs

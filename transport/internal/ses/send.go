@@ -128,6 +128,8 @@ func (s *SES) Send(now time.Duration, op *Op) (Handle, error) {
 		opcode, match = wire.OpTaggedSend, op.Tag
 	case EvRead:
 		opcode, match = s.ask(m, op)
+	case EvWrite:
+		opcode, match = s.aim(m, op)
 	}
 	if op.Absolute {
 		flags = 0

@@ -15,7 +15,7 @@
 // The files. endpoint.go: whom a request is for. Sending: op.go, send.go, piece.go (cutting),
 // answer.go (responses, and how a send ends), again.go (sending again), resource.go
 // (order behind a refusal), fence.go. Receiving:
-// request.go (checks, messages of one packet), region.go (memory that peers may access), forms.go (other headers), response.go, match.go,
+// request.go (checks, messages of one packet), region.go (memory that peers may access), write.go, forms.go (other headers), response.go, match.go,
 // recv.go, multi.go, look.go, inbound.go (messages of several packets), dead.go (those that
 // ended in error), unexpected.go, peers.go. Both: event.go, end.go, diagnose.go, table.go,
 // heap.go, arena.go.
@@ -223,9 +223,11 @@ type incoming struct {
 	dead     int      // dead inbound messages
 	kept     int      // unexpected messages, complete or open
 	bytes    int64    // memory of unexpected messages
-	unproven struct { // what of kept and bytes is of sources that may be forged
-		kept  int32
-		bytes int64
+	writing  int      // open writes
+	unproven struct { // what of kept, bytes and writing is of sources that may be forged
+		kept    int32
+		bytes   int64
+		writing int
 	}
 	store  arena
 	tabs   []chunkTab

@@ -1,6 +1,7 @@
 package ses_test
 
 import (
+	"strings"
 	"time"
 
 	part "github.com/uetkit/uetkit/transport/internal/piece"
@@ -58,7 +59,8 @@ func causeOf(words string) (ses.Cause, bool) {
 }
 
 func errorWords(err error) string {
-	return map[error]string{ses.ErrFull: "no room for another operation", ses.ErrTooLong: "message too long", ses.ErrClosed: "endpoint is closed"}[err]
+	return map[error]string{ses.ErrFull: "no room for another operation", ses.ErrTooLong: "message too long", ses.ErrClosed: "endpoint is closed",
+		ses.ErrKey: "the key has a bit that it must not have", ses.ErrKeyInUse: "the key is in use", ses.ErrMemory: "no such memory"}[err]
 }
 
 // op makes the operation that a script asks for. Its context is o.
@@ -67,12 +69,15 @@ func (o *operation) op() *ses.Op {
 	if o.recv {
 		kind = ses.EvRecv
 	}
-	if o.tagged {
+	switch {
+	case o.tagged:
 		kind++
+	case o.rma:
+		kind = ses.EvWrite
 	}
 	return &ses.Op{
 		Kind: kind, Peer: ses.PeerID(o.peer), PIDonFEP: o.pid, RI: o.ri, JobID: o.job, Absolute: o.absolute, SrcInitiator: o.initiator,
-		Buf: o.buf, Iov: o.iov, Tag: o.tag, Ignore: o.ignore, Data: o.data, HasData: o.hasData, Inject: o.inject, Ordered: o.ordered,
+		Buf: o.buf, Iov: o.iov, Key: o.key, RemoteAddr: o.addr, Tag: o.tag, Ignore: o.ignore, Data: o.data, HasData: o.hasData, Inject: o.inject, Ordered: o.ordered,
 		Fence: o.fence, Visible: o.visible, Multi: o.multi, MinFree: o.minFree, Look: looks[o.look], Silent: o.silent,
 		Level: levels[o.level], Context: o,
 	}
@@ -157,12 +162,31 @@ func (p *party) ended() *ending {
 		return nil
 	}
 	o, _ := e.Context.(*operation)
+	region, _ := e.Context.(string)
 	return &ending{
-		op: o, recv: e.Kind.Recv(), tagged: e.Kind.Tagged(), cause: causes[e.Cause], rc: e.RC, nack: e.Nack, unknown: e.Unknown,
+		op: o, remote: e.Kind == ses.EvRemoteWrite, region: region, recv: e.Kind.Recv(), tagged: e.Kind.Tagged(), cause: causes[e.Cause], rc: e.RC, nack: e.Nack, unknown: e.Unknown,
 		multi: e.Multi, released: e.Released, buf: e.Buf, n: e.Len, over: int(e.OverLen), tag: e.Tag, data: e.Data, hasData: e.HasData,
 		peer: uint32(e.Peer), initiator: e.Initiator,
 	}
 }
+
+// A region is memory that an endpoint registered.
+type region = ses.Region
+
+// register makes memory accessible. Its name is the context.
+func (p *party) register(m *memory) (*region, error) {
+	cfg := ses.RegionConfig{Key: m.key, Buf: m.buf, Iov: m.iov, Base: m.base, JobID: m.job, Endpoint: ses.AllEndpoints, Counts: m.counts,
+		SingleUse: m.once, Context: m.name}
+	if strings.Contains(m.access, "r") {
+		cfg.Access |= ses.RemoteRead
+	}
+	if strings.Contains(m.access, "w") {
+		cfg.Access |= ses.RemoteWrite
+	}
+	return p.ses.Register(cfg)
+}
+
+func (p *party) deregister(r *region) { p.ses.Deregister(r) }
 
 var stages = map[ses.Stage]string{ses.StageSend: "packets are left to send", ses.StageAnswers: "waits for responses",
 	ses.StageAgain: "waits to go again", ses.StageResult: "waits for its result", ses.StageFenced: "waits behind a fence"}

@@ -22,6 +22,10 @@ func init() {
 		"endpoint": (*world).endpoint,
 		"send":     func(w *world, a *args) { w.send(a, false) },
 		"tsend":    func(w *world, a *args) { w.send(a, true) },
+		"write":    func(w *world, a *args) { w.sendRMA(a) },
+		"region":   (*world).region,
+		"remove":   (*world).remove,
+		"bytes":    (*world).bytes,
 		"recv":     func(w *world, a *args) { w.recv(a, false, "") },
 		"trecv":    func(w *world, a *args) { w.recv(a, true, "") },
 		"peek":     func(w *world, a *args) { w.recv(a, true, "peek") },
@@ -189,12 +193,19 @@ func (w *world) post(o *operation) bool {
 	return true
 }
 
-func (w *world) send(a *args, tagged bool) {
+func (w *world) send(a *args, tagged bool) { w.sendAs(a, posting{tagged: tagged}) }
+
+// sendRMA posts a write.
+func (w *world) sendRMA(a *args) {
+	w.sendAs(a, posting{rma: true, key: a.num("key", 0), addr: a.num("addr", 0)})
+}
+
+func (w *world) sendAs(a *args, kind posting) {
 	o := &operation{at: w.party(a), name: a.pos(), to: w.named(a.str("to", "")), pdc: a.str("pdc", "")}
 	n := int(a.num("len", 0))
 	_, hasData := a.vals["data"]
 	o.posting = posting{
-		tagged: tagged, peer: o.to.num, job: uint32(a.num("job", uint64(o.to.job))), pid: uint16(a.num("pid", uint64(o.to.pid))), ri: uint16(a.num("ri", uint64(o.to.ri))),
+		tagged: kind.tagged, rma: kind.rma, key: kind.key, addr: kind.addr, peer: o.to.num, job: uint32(a.num("job", uint64(o.to.job))), pid: uint16(a.num("pid", uint64(o.to.pid))), ri: uint16(a.num("ri", uint64(o.to.ri))),
 		absolute: a.has("absolute"), tag: a.num("tag", 0), data: a.num("data", 0), hasData: hasData, inject: a.has("inject"), ordered: a.has("rod"),
 		fence: a.has("fence"), visible: a.has("visible"), silent: a.has("silent"), level: a.str("level", ""),
 	}
@@ -597,7 +608,7 @@ func (w *world) request(a *args) {
 	r := wire.ReqStd{
 		Opcode: opcode, Flags: flags, Gen: uint8(a.num("gen", 0)), MsgID: uint16(a.num("msg", 1000)), PIDonFEP: uint16(a.num("pid", uint64(p.to.pid))),
 		RI: uint16(a.num("ri", uint64(p.to.ri))), JobID: uint32(a.num("job", uint64(p.to.job))), Initiator: uint32(a.num("initiator", uint64(p.from.initiator))),
-		BufOff: a.num("buffer_offset", 0), Match: a.num("tag", 0), HeaderData: a.num("data", 0), MsgOff: uint32(off), ReqLen: uint32(length), PayloadLen: uint16(payload),
+		BufOff: a.num("buffer_offset", a.num("addr", 0)), Match: a.num("tag", a.num("key", 0)), HeaderData: a.num("data", 0), MsgOff: uint32(off), ReqLen: uint32(length), PayloadLen: uint16(payload),
 	}
 	body := w.rawMessage(p, name, int(max(length, off+payload)))
 	switch form {

@@ -32,7 +32,7 @@ func TestTraces(t *testing.T) {
 			if text, err := os.ReadFile(f); err != nil || !bytes.HasPrefix(text, []byte("# ")) {
 				t.Fatalf("does not begin with what it shows: %v", err)
 			}
-			w := &world{t: t, parties: map[string]*endpoint{}, ops: map[string]*operation{}, packets: map[string]*packet{}, now: time.Second}
+			w := &world{t: t, parties: map[string]*endpoint{}, ops: map[string]*operation{}, packets: map[string]*packet{}, memory: map[string]*memory{}, now: time.Second}
 			datadriven.RunTest(t, f, w.block)
 			if !w.settled {
 				t.Fatal(`does not end with "left"`)
@@ -50,6 +50,7 @@ type world struct {
 	ops     map[string]*operation
 	posts   []*operation // in the order of the script
 	packets map[string]*packet
+	memory  map[string]*memory
 	out     strings.Builder
 	settled bool // the last command was "left"
 }
@@ -100,6 +101,8 @@ type posting struct {
 	buf               []byte
 	iov               [][]byte
 	tag, ignore, data uint64
+	rma               bool   // a write
+	key, addr         uint64 // of a write
 	hasData           bool
 	inject, ordered   bool
 	fence, visible    bool
@@ -120,6 +123,8 @@ type source struct {
 type ending struct {
 	op              *operation
 	recv, tagged    bool
+	remote          bool   // a peer wrote to a region; op is nil
+	region          string // remote: its name
 	cause           string
 	rc              wire.RC
 	nack            wire.NackCode
@@ -265,6 +270,10 @@ func (w *world) contents(b []byte) string {
 // the bytes are where they belong.
 func (w *world) event(at *endpoint, e *ending) {
 	o := e.op
+	if e.remote {
+		w.remoteWords(at, e)
+		return
+	}
 	if o == nil || o.at != at || e.recv != o.recv || e.tagged != o.tagged {
 		w.t.Fatalf("%s: an event of no operation: %+v", at.name, *e)
 	}
@@ -357,6 +366,9 @@ func kindWords(o *operation) string {
 		return o.look
 	}
 	s := "send"
+	if o.rma {
+		s = "write"
+	}
 	if o.recv {
 		s = "recv"
 	}
@@ -411,7 +423,10 @@ func (w *world) text(p *packet) string {
 		p.op.ids = append(p.op.ids, r.MsgID)
 	}
 	fmt.Fprintf(&s, "%v msg=%s %v", r.Opcode, idWords(p.op, r.MsgID), r.Flags)
-	if r.Opcode == wire.OpTaggedSend || r.Match != 0 {
+	switch {
+	case r.Opcode == wire.OpWrite:
+		fmt.Fprintf(&s, " key=%#x addr=%#x", r.Match, r.BufOff)
+	case r.Opcode == wire.OpTaggedSend || r.Match != 0:
 		fmt.Fprintf(&s, " tag=%#x", r.Match)
 	}
 	if r.Flags&wire.SESHD != 0 {
@@ -428,7 +443,7 @@ func (w *world) text(p *packet) string {
 		{"job", uint64(r.JobID), uint64(p.to.job)}, {"pid", uint64(r.PIDonFEP), uint64(p.to.pid)}, {"ri", uint64(r.RI), uint64(p.to.ri)},
 		{"initiator", uint64(r.Initiator), uint64(p.from.initiator)}, {"gen", uint64(r.Gen), 0}, {"buffer_offset", r.BufOff, 0},
 	} {
-		if f.v != f.x {
+		if f.v != f.x && (f.name != "buffer_offset" || r.Opcode != wire.OpWrite) {
 			fmt.Fprintf(&s, " %s=%d", f.name, f.v)
 		}
 	}

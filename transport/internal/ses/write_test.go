@@ -1,0 +1,153 @@
+package ses
+
+import (
+	"bytes"
+	"math/rand/v2"
+	"testing"
+
+	"github.com/uetkit/uetkit/transport/wire"
+)
+
+func TestForgedWritesStayInside(t *testing.T) {
+	// S-RMA-01, S-RMA-03: whatever the fields of a request are, it writes inside the region that
+	// its key names, or nothing; and after Deregister nothing (R-MR-12).
+	g := newRig(t)
+	rng := rand.New(rand.NewPCG(5, 6))
+	const size, guard = 3000, 64
+	mem := bytes.Repeat([]byte{0xee}, size+2*guard)
+	readOnly := bytes.Repeat([]byte{0xee}, size)
+	open := g.region(RegionConfig{Key: 1, Buf: mem[guard : guard+size], Access: RemoteWrite})
+	g.region(RegionConfig{Key: 2, Buf: readOnly, Access: RemoteRead})
+	g.region(RegionConfig{Key: 3, Buf: readOnly, Access: RemoteWrite, JobID: 9})
+	const top = ^uint64(0)
+	addrs := []uint64{0, 1, size - 1, size, size + 1, 1 << 32, top, top - 1, top - size, 1 << 63}
+	lens := []uint32{0, 1, 100, 1024, 2048, size, size + 1, 1<<32 - 1, 1<<32 - 2, 1 << 31}
+	body := bytes.Repeat([]byte{0x11}, 2000)
+	written := 0
+	for i := range 200_000 {
+		if i == 150_000 {
+			wantGuards(t, mem, guard)
+			copy(mem, bytes.Repeat([]byte{0xee}, len(mem)))
+			g.Deregister(open)
+		}
+		r := wire.ReqStd{Opcode: wire.OpWrite, MsgID: uint16(rng.IntN(4)), JobID: g.cfg.JobID, PIDonFEP: g.cfg.PIDonFEP, RI: g.cfg.RI,
+			BufOff: addrs[rng.IntN(len(addrs))], Match: uint64(rng.IntN(5)), ReqLen: lens[rng.IntN(len(lens))], MsgOff: uint32(addrs[rng.IntN(len(addrs))])}
+		if rng.IntN(3) == 0 {
+			r.BufOff, r.ReqLen = uint64(rng.IntN(size)), uint32(rng.IntN(size))
+		}
+		r.Flags = wire.SESFlags(rng.IntN(64)) | wire.SESREL
+		if rng.IntN(3) == 0 {
+			r.Flags |= single
+		}
+		if r.Flags&wire.SESSOM == 0 {
+			r.PayloadLen = uint16(rng.IntN(1500))
+			if rng.IntN(2) == 0 {
+				r.MsgOff = uint32(rng.IntN(size))
+			}
+		} else {
+			r.MsgOff = 0
+		}
+		if rng.IntN(20) == 0 {
+			r.JobID++
+		}
+		src := Source{Peer: uint32(1 + rng.IntN(3)), PDC: uint32(1 + rng.IntN(5)), Unproven: rng.IntN(2) == 0}
+		res := g.deliver(src, append(r.Append(nil), body[:rng.IntN(len(body))]...))
+		if res.Rsp.RC == wire.RCOK && res.Nack == 0 {
+			written++
+		}
+		for e := g.Event(); e != nil; e = g.Event() {
+			if e.Kind != EvRemoteWrite || !e.HasData {
+				t.Fatalf("%+v", *e)
+			}
+		}
+	}
+	if written < 1000 {
+		t.Fatalf("only %d writes were accepted", written)
+	}
+	if bytes.IndexByte(mem, 0x11) >= 0 {
+		t.Error("a byte was written after Deregister")
+	}
+	if bytes.IndexByte(readOnly, 0x11) >= 0 {
+		t.Error("a byte was written without the right")
+	}
+	for pdc := range uint32(6) {
+		g.PDCGone(pdc, Aborted)
+	}
+	if g.writing != 0 || g.unproven.writing != 0 {
+		t.Errorf("%d writes are counted as open, %d of unproven sources", g.writing, g.unproven.writing)
+	}
+	g.rest()
+}
+
+// wantGuards fails the test if the bytes around a region were written.
+func wantGuards(t *testing.T, mem []byte, n int) {
+	t.Helper()
+	want := bytes.Repeat([]byte{0xee}, n)
+	if !bytes.Equal(mem[:n], want) || !bytes.Equal(mem[len(mem)-n:], want) {
+		t.Fatal("a guard was written")
+	}
+	if bytes.IndexByte(mem, 0x11) < 0 {
+		t.Fatal("nothing was written")
+	}
+}
+
+func TestUnprovenWritesAreBounded(t *testing.T) {
+	// Sources that may be forged together have as many open writes as one peer.
+	g := newRig(t, func(c *Config) { c.OpenPerPeer = 3 })
+	g.region(RegionConfig{Key: 1, Buf: make([]byte, 3000), Access: RemoteWrite})
+	for i := range uint32(5) {
+		want := "default OK 2048"
+		if i >= 3 {
+			want = "nack 09"
+		}
+		g.want(Source{Peer: 1 + i, PDC: 1 + i, Unproven: true}, g.partOfWrite(1), want)
+	}
+	g.want(Source{Peer: 9, PDC: 9}, g.partOfWrite(1), "default OK 2048")
+	g.PDCGone(2, Aborted)
+	g.want(Source{Peer: 5, PDC: 5, Unproven: true}, g.partOfWrite(1), "default OK 2048")
+}
+
+// partOfWrite is the first half of a write of 2048 bytes.
+func (g *rig) partOfWrite(key uint64) []byte {
+	return append(g.req(func(r *wire.ReqStd) {
+		r.Opcode, r.Flags, r.Match, r.ReqLen = wire.OpWrite, wire.SESREL|wire.SESSOM, key, 2048
+	}), make([]byte, 1024)...)
+}
+
+func TestWriteAllocatesNothing(t *testing.T) {
+	a, g := other(17), newRig(t)
+	g.region(RegionConfig{Key: 1, Buf: make([]byte, 5000), Access: RemoteWrite})
+	op := Op{Kind: EvWrite, Key: 1, Buf: pattern(2500), PIDonFEP: g.cfg.PIDonFEP, RI: g.cfg.RI, JobID: g.cfg.JobID}
+	b := make([]byte, 0, 4096)
+	write := func() {
+		h, err := a.Send(0, &op)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for {
+			p, ok := a.Peek(h, 1024)
+			if !ok {
+				break
+			}
+			b = a.AppendPiece(b[:0], p)
+			if res := g.Request(&srcA, wire.NextReqStd, b); res.Rsp.RC != wire.RCOK {
+				t.Fatal(answer(res))
+			}
+		}
+		for range 3 {
+			a.Answered(h, nil)
+		}
+		if e := a.Event(); e == nil || e.Kind != EvWrite || e.Cause != OK {
+			t.Fatal(e)
+		}
+	}
+	if n := testing.AllocsPerRun(100, write); n != 0 {
+		t.Errorf("%v allocations for a write", n)
+	}
+	// R-RMA-01: a send that takes its place has no address.
+	h, _ := a.Send(0, &Op{Kind: EvSend, Buf: pattern(10)})
+	p, _ := a.Peek(h, 1024)
+	if r, _, _ := wire.ParseReqStd(a.AppendPiece(nil, p)); r.BufOff != 0 || r.Match != 0 {
+		t.Errorf("%v", &r)
+	}
+}
