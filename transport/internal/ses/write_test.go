@@ -117,7 +117,7 @@ func (g *rig) partOfWrite(key uint64) []byte {
 func TestWriteAllocatesNothing(t *testing.T) {
 	a, g := other(17), newRig(t)
 	g.region(RegionConfig{Key: 1, Buf: make([]byte, 5000), Access: RemoteWrite})
-	op := Op{Kind: EvWrite, Key: 1, Buf: pattern(2500), PIDonFEP: g.cfg.PIDonFEP, RI: g.cfg.RI, JobID: g.cfg.JobID}
+	op := Op{Kind: EvWrite, Key: 1, RemoteAddr: 7, Buf: pattern(2500), PIDonFEP: g.cfg.PIDonFEP, RI: g.cfg.RI, JobID: g.cfg.JobID}
 	b := make([]byte, 0, 4096)
 	write := func() {
 		h, err := a.Send(0, &op)
