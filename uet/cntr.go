@@ -53,7 +53,8 @@ type tally struct {
 //
 // fi.EBADFLAGS: other flags, or none. fi.EINVAL: no counter, or one of the kinds
 // has one already (R-EP-04). fi.EOPNOTSUPP: remote kinds without the capability
-// fi.RMAEvent (R-CNTR-03). fi.EOPBADSTATE: the endpoint is enabled (R-EP-05).
+// fi.RMAEvent (R-CNTR-03), or fi.RemoteRead: reads are not counted at their target.
+// fi.EOPBADSTATE: the endpoint is enabled (R-EP-05).
 // fi.EBADF: the endpoint or the counter is closed. fi.EDOMAIN: the counter is of
 // another domain.
 func (ep *Endpoint) BindCntr(c *cntr.Counter, flags fi.Flags) error {
@@ -71,7 +72,7 @@ func (ep *Endpoint) BindCntr(c *cntr.Counter, flags fi.Flags) error {
 	if err := foreign(&ep.domain.parent, c); err != nil {
 		return err
 	}
-	if flags&cntrRemote != 0 && ep.info.Caps&fi.RMAEvent == 0 {
+	if flags&cntrRemote != 0 && ep.info.Caps&fi.RMAEvent == 0 || flags&fi.RemoteRead != 0 {
 		return fi.EOPNOTSUPP
 	}
 	places := []struct {
@@ -118,8 +119,15 @@ func (s *counters) tallyOf(c *cntr.Counter) *tally {
 
 // of returns the tally that an operation counts in, or nil.
 func (s *counters) of(k transport.OpKind) *tally {
-	if receives(k) {
+	switch {
+	case k == transport.OpRemoteWrite:
+		return s.remoteWrite
+	case receives(k):
 		return s.recv
+	case k == transport.OpWrite:
+		return s.write
+	case k == transport.OpRead:
+		return s.read
 	}
 	return s.send
 }

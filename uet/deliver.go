@@ -40,8 +40,12 @@ func (s *sink) end() {
 var kindFlags = [...]fi.Flags{
 	transport.OpSend:  fi.Send | fi.Msg,
 	transport.OpTSend: fi.Send | fi.Tagged,
+	transport.OpWrite: fi.Write | fi.RMA,
+	transport.OpRead:  fi.Read | fi.RMA,
 	transport.OpRecv:  fi.Recv | fi.Msg,
 	transport.OpTRecv: fi.Recv | fi.Tagged,
+
+	transport.OpRemoteWrite: fi.RemoteWrite | fi.RMA,
 }
 
 // receives reports whether operations of kind k are receives.
@@ -104,6 +108,14 @@ func (o *owner) deliver(ev *transport.Event) {
 	b, recv := &o.txq, receives(ev.Kind)
 	if recv {
 		b = &o.rxq
+	}
+	if ev.Flags&opRemote != 0 {
+		if m := ev.Context.(*MR); m.tally != nil {
+			m.tally.counting.Count(1, uint64(ev.Len))
+		}
+		if ev.Context = nil; !ev.HasData { // R-RMA-03
+			return
+		}
 	}
 	if ev.Cause != transport.OK {
 		o.failed(b, ev)

@@ -66,21 +66,23 @@ type Endpoint struct {
 
 	// Set by Enable, constant afterwards.
 
-	seal      *seal // nil means that packets are in clear
-	conn      *udp.Conn
-	fep       *transport.FEP // belongs to the driver
-	drv       *driver.Driver
-	name      wire.Addr
-	managed   bool // FI_RM_ENABLED: each operation has its place in the CQ
-	ordered   bool
-	source    bool
-	sourceErr bool
-	exact     bool                          // FI_EXACT_DIRECTED_RECV
-	simple    bool                          // no counters, unknown sources are no errors, and each operation has its place
-	visible   bool                          // R-ORD-08, R-ORD-10: a later fence shows what is there
-	short     [transport.OpTRecv + 1]uint64 // by shortWays
-	txCaps    fi.Caps
-	rxCaps    fi.Caps
+	seal       *seal // nil means that packets are in clear
+	conn       *udp.Conn
+	fep        *transport.FEP // belongs to the driver
+	drv        *driver.Driver
+	name       wire.Addr
+	managed    bool // FI_RM_ENABLED: each operation has its place in the CQ
+	ordered    bool // sends go by ROD
+	orderedRMA bool // writes and reads do
+	source     bool
+	sourceErr  bool
+	exact      bool                          // FI_EXACT_DIRECTED_RECV
+	simple     bool                          // no counters, unknown sources are no errors, and each operation has its place
+	visible    bool                          // R-ORD-08, R-ORD-10: a later fence shows what is there
+	short      [transport.OpTRecv + 1]uint64 // by shortWays
+	txCaps     fi.Caps
+	rxCaps     fi.Caps
+	rmaCaps    fi.Caps // what peers may do
 
 	// ending counts the goroutines that end the operations of a disabled endpoint. They are
 	// started with the driver's lock held.
@@ -396,6 +398,9 @@ func (ep *Endpoint) enable() error {
 	}
 	ep.state.Store(stateEnabled)
 	ep.rebind((*dormant)(ep), ep.drv)
+	if ep.rmaCaps != 0 {
+		ep.domain.regions.enter(ep)
+	}
 	ep.logPath()
 	return nil
 }
@@ -407,11 +412,11 @@ func (ep *Endpoint) bound() (fi.Caps, error) {
 	if caps == 0 {
 		caps = grantCaps(0, &reasons{})
 	}
-	if caps&(fi.Send|fi.Recv) == 0 {
+	if caps&(fi.Send|fi.Recv) == 0 && caps&fi.RMA == 0 {
 		caps |= fi.Send | fi.Recv
 	}
 	switch {
-	case caps&fi.Send != 0 && ep.txq.cq == nil, caps&fi.Recv != 0 && ep.rxq.cq == nil:
+	case caps&(fi.Send|fi.Write|fi.Read) != 0 && ep.txq.cq == nil, caps&(fi.Recv|fi.RemoteWrite) != 0 && ep.rxq.cq == nil:
 		return 0, fi.ENOCQ
 	case ep.connection != nil && ep.eq == nil:
 		return 0, fi.ENOEQ
@@ -428,11 +433,16 @@ func (ep *Endpoint) bound() (fi.Caps, error) {
 // fix sets the fields that follow from the capabilities. They do not change afterwards.
 func (ep *Endpoint) fix(caps fi.Caps) {
 	ep.ordered = ep.info.Tx.MsgOrder&sendOrder != 0
+	ep.orderedRMA = ep.info.Tx.MsgOrder&rmaOrder != 0
 	ep.source = caps&(fi.Source|fi.SourceErr) != 0
 	ep.sourceErr = caps&fi.SourceErr != 0
 	// Posting needs the capability and the modifier of its direction.
 	if caps&fi.Send != 0 {
-		ep.txCaps = caps & (fi.Msg | fi.Tagged | fi.Fence)
+		ep.txCaps = caps & (fi.Msg | fi.Tagged)
+	}
+	ep.txCaps |= caps & (fi.RMA | fi.Read | fi.Write | fi.Fence)
+	if caps&fi.RMA != 0 {
+		ep.rmaCaps = caps & (fi.RemoteRead | fi.RemoteWrite)
 	}
 	if caps&fi.Recv != 0 {
 		ep.rxCaps = caps & (fi.Msg | fi.Tagged | fi.DirectedRecv | fi.TaggedDirectedRecv | fi.MultiRecv | fi.TaggedMultiRecv)
@@ -467,8 +477,13 @@ func (ep *Endpoint) logPath() {
 	}
 }
 
-// sendOrder are the ordering bits that order sends among themselves (R-ORD-01).
-const sendOrder = fi.OrderSAS
+// sendOrder are the ordering bits that order sends, rmaOrder those that order writes and reads
+// (R-ORD-01). Both go by one ROD PDC to a peer, so they are ordered with each other, too
+// (R-ORD-02).
+const (
+	sendOrder = fi.OrderSAS | fi.OrderSAW | fi.OrderWAS
+	rmaOrder  = fi.OrderWAW | fi.OrderRAW | fi.OrderRMAWAW | fi.OrderRMARAW | fi.OrderSAW | fi.OrderWAS
+)
 
 // open opens the socket and makes the FEP.
 func (ep *Endpoint) open() error {
@@ -642,6 +657,7 @@ func (ep *Endpoint) Close() error {
 	}
 	var err error
 	if drv != nil {
+		ep.domain.regions.exit(ep)
 		ep.linger()
 		if err = drv.Close(); ep.connection != nil && err == transport.ErrClosed {
 			err = nil // Shutdown did

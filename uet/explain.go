@@ -177,17 +177,9 @@ const (
 	moreEndpoints = "open more endpoints, and bind them to the same queues"
 )
 
-var noMemory = refusal{"it needs memory registration, which is not built yet", "send messages (FI_MSG, FI_TAGGED), and let the target place them"}
-
 // notOffered are capabilities that a libfabric program may ask for.
 var notOffered = map[fi.Caps]refusal{
-	fi.RMA:          noMemory,
-	fi.Atomic:       noMemory,
-	fi.Read:         noMemory,
-	fi.Write:        noMemory,
-	fi.RemoteRead:   noMemory,
-	fi.RemoteWrite:  noMemory,
-	fi.RMAEvent:     noMemory,
+	fi.Atomic:       {"atomics are not built yet", "send a message (FI_MSG, FI_TAGGED), and let the target change its memory"},
 	fi.RMAPmem:      {"there is no persistent memory target yet", "let the target store what it received, and answer"},
 	fi.Multicast:    {"UET is unicast", "send to each peer"},
 	fi.Collective:   {"collectives are the business of a layer above", "build them of messages"},

@@ -164,6 +164,7 @@ type Domain struct {
 	cntrs   limited
 	dialers dialers
 	manual  manual
+	regions regions
 }
 
 // maxQueues is how many completion queues, and how many counters, a domain may have open
@@ -189,8 +190,8 @@ func (d *Domain) Attr() DomainAttr { return d.attr }
 // Context returns the context given to OpenDomain.
 func (d *Domain) Context() any { return d.context }
 
-// Close closes the domain. fi.EBUSY: endpoints, completion queues or address
-// vectors are open. fi.EBADF: it is closed.
+// Close closes the domain. fi.EBUSY: endpoints, completion queues, address
+// vectors or memory regions are open. fi.EBADF: it is closed.
 func (d *Domain) Close() error {
 	if err := d.close(); err != nil {
 		return err

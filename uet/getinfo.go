@@ -245,6 +245,9 @@ func grantCaps(want fi.Caps, why *reasons) fi.Caps {
 	if c&(fi.Msg|fi.Tagged) != 0 && c&(fi.Send|fi.Recv) == 0 {
 		c |= fi.Send | fi.Recv // man fi_getinfo: no modifier means all
 	}
+	if c&fi.RMA != 0 && c&(rmaCaps&^fi.RMA) == 0 {
+		c |= rmaCaps
+	}
 	return c | domainCaps
 }
 
@@ -311,9 +314,18 @@ func (in *Info) matchEp(h *EpAttr, why *reasons) {
 	} else if h.MemTagFormat != fi.TagBits && h.MemTagFormat < fi.TagMaxFormat {
 		why.refuse("Ep.MemTagFormat", h.MemTagFormat, "bits, FI_TAG_MPI, FI_TAG_CCL", "there is no such tag format", "leave Ep.MemTagFormat 0: all 64 bits of a tag count")
 	}
-	for name, hint := range map[string]uint64{"RAW": h.MaxOrderRAWSize, "WAR": h.MaxOrderWARSize, "WAW": h.MaxOrderWAWSize} {
-		if hint > 0 {
-			why.refuse("Ep.MaxOrder"+name+"Size", hint, 0, "there are no reads and writes to be ordered", "leave Ep.MaxOrder"+name+"Size 0")
+	if order := in.Tx.MsgOrder; order&(fi.OrderRAW|fi.OrderRMARAW) != 0 {
+		in.Ep.MaxOrderRAWSize = MaxMsgSize
+	}
+	if order := in.Tx.MsgOrder; order&(fi.OrderWAW|fi.OrderRMAWAW) != 0 {
+		in.Ep.MaxOrderWAWSize = MaxMsgSize
+	}
+	for _, s := range []struct {
+		name       string
+		hint, have uint64
+	}{{"RAW", h.MaxOrderRAWSize, in.Ep.MaxOrderRAWSize}, {"WAR", h.MaxOrderWARSize, 0}, {"WAW", h.MaxOrderWAWSize, in.Ep.MaxOrderWAWSize}} {
+		if s.hint > s.have {
+			why.refuse("Ep.MaxOrder"+s.name+"Size", s.hint, s.have, "Tx.MsgOrder does not ask for this order of writes and reads", "leave Ep.MaxOrder"+s.name+"Size 0")
 		}
 	}
 }
@@ -323,7 +335,7 @@ func (in *Info) matchDomain(h *DomainAttr, why *reasons) {
 		Caps: domainCaps, Threading: fi.ThreadSafe, ControlProgress: fi.ProgressAuto, DataProgress: fi.ProgressAuto,
 		ResourceMgmt: fi.RMEnabled, AVType: fi.AVTable, MRKeySize: 8, CQDataSize: CQDataSize,
 		CQCnt: maxQueues, CntrCnt: maxQueues, EpCnt: 1 << 10, TxCtxCnt: 1 << 10, RxCtxCnt: 1 << 10, MaxEpTxCtx: 1, MaxEpRxCtx: 1,
-		MaxErrData: wire.AddrLen, TClass: h.TClass, AuthKey: h.AuthKey,
+		MaxErrData: wire.AddrLen, MRCnt: 1 << 16, TClass: h.TClass, AuthKey: h.AuthKey,
 	}
 	if in.AddrFormat == fi.FormatStr {
 		d.MaxErrData = av.MaxRecord
@@ -345,7 +357,8 @@ func (in *Info) matchDomain(h *DomainAttr, why *reasons) {
 	why.atMost("Domain.MaxEpTxCtx", h.MaxEpTxCtx, 1, noContexts, moreEndpoints)
 	why.atMost("Domain.MaxEpRxCtx", h.MaxEpRxCtx, 1, noContexts, moreEndpoints)
 	why.atMost("Domain.MaxErrData", h.MaxErrData, d.MaxErrData, "errors carry an address, not more", "ask for less")
-	why.atMost("Domain.MRCnt", h.MRCnt, d.MRCnt, "memory registration is not built yet", "leave Domain.MRCnt 0: messages need no registered memory")
+	why.atMost("Domain.MRCnt", h.MRCnt, d.MRCnt, many, domains)
+	d.MRMode = h.MRMode & mrModes // R-INFO-08: nothing is required
 	why.key("Domain.AuthKey", h.AuthKey)
 	why.among("Domain.Threading", uint8(h.Threading), uint8(fi.ThreadEndpoint))
 	why.among("Domain.ControlProgress", uint8(h.ControlProgress), uint8(fi.ProgressControlUnified))

@@ -67,7 +67,7 @@ var refusedHints = map[string]struct {
 	"endpoint type":         {"Ep.Type", Info{Ep: EpAttr{Type: 77}}},
 	"protocol":              {"Ep.Protocol", Info{Ep: EpAttr{Protocol: 7}}},
 	"protocol version":      {"Ep.ProtocolVersion", Info{Ep: EpAttr{ProtocolVersion: 2}}},
-	"rma":                   {"Caps", Info{Caps: fi.Msg | fi.RMA}},
+	"persistent memory":     {"Caps", Info{Caps: fi.Msg | fi.RMAPmem}},
 	"atomic":                {"Caps", Info{Caps: fi.Atomic}},
 	"multicast":             {"Caps", Info{Caps: fi.Multicast}},
 	"unknown capability":    {"Caps", Info{Caps: 1 << 63}},
@@ -97,7 +97,7 @@ var refusedHints = map[string]struct {
 	"receive flag":          {"Rx.OpFlags", Info{Rx: RxAttr{OpFlags: fi.Inject}}},
 	"contexts":              {"Ep.TxCtxCnt", Info{Ep: EpAttr{TxCtxCnt: 2}}},
 	"order size":            {"Ep.MaxOrderRAWSize", Info{Ep: EpAttr{MaxOrderRAWSize: 1}}},
-	"order of reads":        {"Tx.MsgOrder", Info{Tx: TxAttr{MsgOrder: fi.OrderRAW}}},
+	"order of reads":        {"Tx.MsgOrder", Info{Tx: TxAttr{MsgOrder: fi.OrderWAR}}},
 	"order":                 {"Tx.MsgOrder", Info{Tx: TxAttr{MsgOrder: 1 << 63}}},
 	"receive order":         {"Rx.MsgOrder", Info{Rx: RxAttr{MsgOrder: 1 << 63}}},
 	"key size":              {"Domain.MRKeySize", Info{Domain: DomainAttr{MRKeySize: 9}}},
@@ -119,7 +119,7 @@ var refusedHints = map[string]struct {
 	"negative vector":       {"Tx.IovLimit", Info{Tx: TxAttr{IovLimit: -1}}},
 	"source beyond PIDs":    {"SrcAddr", Info{SrcAddr: wire.Addr{PIDonFEP: 1 << 12}}},
 	"source beyond RIs":     {"SrcAddr", Info{SrcAddr: wire.Addr{RI: 1 << 12}}},
-	"memory regions":        {"Domain.MRCnt", Info{Domain: DomainAttr{MRCnt: 1}}},
+	"memory regions":        {"Domain.MRCnt", Info{Domain: DomainAttr{MRCnt: 1 << 30}}},
 	"domain capability":     {"Domain.Caps", Info{Domain: DomainAttr{Caps: fi.Msg}}},
 	"address format":        {"AddrFormat", Info{AddrFormat: 0x7777}},
 	"tx beyond info caps":   {"Tx.Caps", Info{Caps: fi.Msg, Tx: TxAttr{Caps: fi.Tagged}}},
@@ -256,14 +256,21 @@ func TestGetInfoGrantsWhatIsAsked(t *testing.T) {
 	if in := loopback(t, &Info{Tx: TxAttr{TClass: fi.TCLowLatency}, Domain: DomainAttr{TClass: fi.TCBulkData}}); in.Tx.TClass != fi.TCLowLatency || in.Domain.TClass != fi.TCBulkData { // R-INFO-23
 		t.Errorf("classes %#x, %#x", in.Tx.TClass, in.Domain.TClass)
 	}
-	// R-INFO-15, -16: the order of messages is granted. Reads and writes are not offered, so
-	// they have no order and no size limit of one.
+	// R-INFO-15, -16: orders are granted but those that would hold a write or a message back until
+	// an earlier read has its bytes. Where writes and reads are ordered, they are at any length.
 	in := loopback(t, &Info{Tx: TxAttr{MsgOrder: fi.OrderSAS}, Rx: RxAttr{MsgOrder: fi.OrderSAS}})
 	if in.Tx.MsgOrder != fi.OrderSAS || in.Rx.MsgOrder != fi.OrderSAS || in.Ep.MaxOrderRAWSize|in.Ep.MaxOrderWARSize|in.Ep.MaxOrderWAWSize != 0 {
 		t.Errorf("order: %+v %+v %+v", in.Tx, in.Rx, in.Ep)
 	}
 	for bit := range 64 {
-		if o := fi.Order(1) << bit; o != fi.OrderSAS {
+		o := fi.Order(1) << bit
+		if o&msgOrders != 0 {
+			in := loopback(t, &Info{Tx: TxAttr{MsgOrder: o}, Rx: RxAttr{MsgOrder: o}})
+			raw, waw := o&(fi.OrderRAW|fi.OrderRMARAW) != 0, o&(fi.OrderWAW|fi.OrderRMAWAW) != 0
+			if in.Tx.MsgOrder != o || in.Rx.MsgOrder != o || (in.Ep.MaxOrderRAWSize == MaxMsgSize) != raw || (in.Ep.MaxOrderWAWSize == MaxMsgSize) != waw {
+				t.Errorf("order %v: %+v %+v", o, in.Tx, in.Ep)
+			}
+		} else {
 			_, err := GetInfo("127.0.0.1", "", fi.Source, &Info{Tx: TxAttr{MsgOrder: fi.OrderSAS | o}})
 			want(t, err, fi.ENODATA)
 			_, err = GetInfo("127.0.0.1", "", fi.Source, &Info{Rx: RxAttr{MsgOrder: o}})
@@ -277,8 +284,12 @@ func TestGetInfoGrantsWhatIsAsked(t *testing.T) {
 		_, err := GetInfo("127.0.0.1", "", fi.Source, &Info{Tx: TxAttr{InjectSize: most + 1}})
 		want(t, err, fi.ENODATA)
 	}
+	// R-INFO-04, -05: RMA and its events are granted if asked for; without a modifier all are.
+	if in := loopback(t, &Info{Caps: fi.RMA | fi.RMAEvent}); in.Caps&rmaCaps != rmaCaps || in.Caps&fi.RMAEvent == 0 || in.Caps&(fi.Msg|fi.Send) != 0 {
+		t.Errorf("asked for RMA, granted %v", in.Caps)
+	}
 	// R-INFO-08: no bit outside those asked for.
-	if in := loopback(t, &Info{Domain: DomainAttr{MRMode: fi.MRLocal | fi.MRProvKey}}); in.Domain.MRMode != 0 {
+	if in := loopback(t, &Info{Domain: DomainAttr{MRMode: fi.MRLocal | fi.MRProvKey}}); in.Domain.MRMode != fi.MRProvKey {
 		t.Errorf("memory registration mode %v", in.Domain.MRMode)
 	}
 }

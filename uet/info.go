@@ -63,8 +63,8 @@ type Info struct {
 type TxAttr struct {
 	Caps    fi.Caps
 	OpFlags fi.Flags // defaults of calls without a flags argument (R-EP-09)
-	// MsgOrder is 0 or fi.OrderSAS, which asks for ROD (R-ORD-01). The other orders concern
-	// reads and writes, which are not offered.
+	// MsgOrder asks for ROD (R-ORD-01): fi.OrderSAS for messages; fi.OrderWAW and fi.OrderRAW, or
+	// their RMA forms, for writes and reads; fi.OrderSAW and fi.OrderWAS for both together.
 	MsgOrder fi.Order
 	// TClass is the traffic class of packets (R-INFO-23); 0 means the domain's.
 	TClass fi.TClass
@@ -92,8 +92,8 @@ type EpAttr struct {
 	ProtocolVersion uint32
 	MaxMsgSize      uint64
 	// MaxOrderRAWSize, MaxOrderWARSize and MaxOrderWAWSize are the bytes up to which reads
-	// and writes are ordered. They are 0, because reads and writes are not offered
-	// (R-INFO-16).
+	// and writes are ordered: MaxMsgSize where MsgOrder asks for it, else 0 (R-INFO-16). A write
+	// after a read is never ordered.
 	MaxOrderRAWSize uint64
 	MaxOrderWARSize uint64
 	MaxOrderWAWSize uint64
@@ -148,21 +148,23 @@ const protoUET = 0x8000_0555
 // The capabilities and modes of this provider. R-INFO-24: anything else in hints means
 // fi.ENODATA.
 const (
-	txCaps = fi.Msg | fi.Tagged | fi.Send | fi.Fence
+	txCaps = fi.Msg | fi.Tagged | fi.Send | fi.Fence | fi.RMA | fi.Read | fi.Write
 	rxCaps = fi.Msg | fi.Tagged | fi.Recv | fi.DirectedRecv | fi.TaggedDirectedRecv | fi.ExactDirectedRecv |
-		fi.Source | fi.SourceErr | fi.MultiRecv | fi.TaggedMultiRecv
+		fi.Source | fi.SourceErr | fi.MultiRecv | fi.TaggedMultiRecv | fi.RMA | fi.RemoteRead | fi.RemoteWrite | fi.RMAEvent
 
-	primaryCaps   = fi.Msg | fi.Tagged | fi.Send | fi.Recv | fi.DirectedRecv
-	secondaryCaps = fi.TaggedDirectedRecv | fi.ExactDirectedRecv | fi.Source | fi.SourceErr | fi.MultiRecv | fi.TaggedMultiRecv | fi.Fence |
+	rmaCaps       = fi.RMA | fi.Read | fi.Write | fi.RemoteRead | fi.RemoteWrite
+	primaryCaps   = fi.Msg | fi.Tagged | fi.Send | fi.Recv | fi.DirectedRecv | rmaCaps
+	secondaryCaps = fi.TaggedDirectedRecv | fi.ExactDirectedRecv | fi.Source | fi.SourceErr | fi.MultiRecv | fi.TaggedMultiRecv | fi.Fence | fi.RMAEvent |
 		fi.AVUserID | fi.LocalComm | fi.RemoteComm
 	domainCaps = fi.LocalComm | fi.RemoteComm
 	// askedCaps are granted only if asked for: they have a cost, or change what calls do.
-	askedCaps = fi.SourceErr | fi.Fence | fi.ExactDirectedRecv | fi.AVUserID
+	askedCaps = fi.SourceErr | fi.Fence | fi.ExactDirectedRecv | fi.AVUserID | rmaCaps | fi.RMAEvent
 
 	// R-INFO-21
 	txOpFlags = fi.Inject | fi.Completion | fi.InjectComplete | fi.TransmitComplete | fi.DeliveryComplete
 	rxOpFlags = fi.Completion | fi.MultiRecv
 
-	// msgOrders are the orders offered. The others concern reads and writes.
-	msgOrders = fi.OrderSAS
+	// msgOrders are the orders offered. Not among them is what would hold a write back until an
+	// earlier read has its bytes.
+	msgOrders = sendOrder | rmaOrder
 )

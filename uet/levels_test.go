@@ -267,10 +267,10 @@ func TestGetInfoReportsWhatIsThere(t *testing.T) {
 			t.Errorf("asked for %v, granted %v", ask, in.AddrFormat)
 		}
 	}
-	// R-INFO-25: so many endpoints, each with a transmit and a receive context, and no memory
+	// R-INFO-25: so many endpoints, each with a transmit and a receive context, and memory
 	// regions.
 	d := in.Domain
-	if d.EpCnt < 1 || d.TxCtxCnt != d.EpCnt || d.RxCtxCnt != d.EpCnt || d.CQCnt < 1 || d.MRCnt != 0 || d.MaxEpTxCtx != 1 || d.MaxEpRxCtx != 1 {
+	if d.EpCnt < 1 || d.TxCtxCnt != d.EpCnt || d.RxCtxCnt != d.EpCnt || d.CQCnt < 1 || d.MRCnt < 1 || d.MaxEpTxCtx != 1 || d.MaxEpRxCtx != 1 {
 		t.Errorf("%+v", d)
 	}
 	r := newRig(t, nil)

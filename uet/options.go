@@ -18,12 +18,12 @@ const (
 	maxSocketBuf = 1 << 30
 )
 
-// epOptions are the values in force. The lengths are those of untagged and tagged messages;
+// epOptions are the values in force. The lengths are those of untagged and tagged messages and of RMA;
 // they do not change after Enable.
 type epOptions struct {
 	minMulti  atomic.Uint64
-	maxLen    [2]uint64
-	maxInject [2]uint64 // before Enable: what SetOpt asked for, 0 if nothing
+	maxLen    [3]uint64
+	maxInject [3]uint64 // before Enable: what SetOpt asked for, 0 if nothing
 	bufs      [2]int    // of the socket, sending and receiving; 0 means not said
 }
 
@@ -33,7 +33,7 @@ func (o *epOptions) init(in *Info) {
 	if in.Ep.MaxMsgSize != 0 {
 		most = min(most, in.Ep.MaxMsgSize)
 	}
-	o.maxLen = [2]uint64{most, most}
+	o.maxLen = [3]uint64{most, most, most}
 }
 
 // limit lowers the inject limits that exceed the endpoint's inject size.

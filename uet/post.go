@@ -307,6 +307,7 @@ const (
 const (
 	opSilent uint64 = 1 << iota // success writes no entry
 	opLook                      // a look: nothing is received
+	opRemote                    // what a peer did to a region of this side
 )
 
 // A plan is what the flags of a send mean.
@@ -480,11 +481,16 @@ func (p *posts) injected(op *transport.Op, dest fi.Addr) error {
 // send posts a send of an endpoint that is ready.
 func (p *posts) send(op *transport.Op, dest fi.Addr, pl *plan) error {
 	ep := p.ep
-	need, kind := fi.Msg, 0
-	if op.Kind == transport.OpTSend {
+	need, kind, ordered := fi.Msg, 0, ep.ordered
+	switch op.Kind {
+	case transport.OpTSend:
 		need, kind = fi.Tagged, 1
+	case transport.OpWrite:
+		need, kind, ordered = fi.RMA|fi.Write, 2, ep.orderedRMA
+	case transport.OpRead:
+		need, kind, ordered = fi.RMA|fi.Read, 2, ep.orderedRMA
 	}
-	if ep.txCaps&need == 0 {
+	if ep.txCaps&need != need {
 		return ep.refused(fi.EOPNOTSUPP) // R-MSG-19
 	}
 	if ep.connection != nil {
@@ -502,7 +508,7 @@ func (p *posts) send(op *transport.Op, dest fi.Addr, pl *plan) error {
 	if err != nil {
 		return ep.refused(err)
 	}
-	op.Level, op.Inject, op.Ordered, op.Fence = pl.level, pl.inject, ep.ordered, pl.fence
+	op.Level, op.Inject, op.Ordered, op.Fence = pl.level, pl.inject, ordered, pl.fence
 	op.Visible = ep.visible
 	op.Flags = pl.flags()
 	if ep.managed && !ep.txq.q.Reserve(1) { // R-CQ-127

@@ -54,8 +54,9 @@ type RegionConfig struct {
 	Counts bool
 	// SingleUse removes the region when the first access to it ends (FI_MR_SINGLE_USE).
 	SingleUse bool
-	// Context is returned in the events of the region.
+	// Context and Flags are returned in the events of the region.
 	Context any
+	Flags   uint64
 }
 
 // A Region is memory that peers may access. It lives from Register to Deregister.

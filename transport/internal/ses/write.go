@@ -118,7 +118,7 @@ func (s *SES) written(ep EndpointID, g *Region, peer, initiator, n uint32, hasDa
 	s.Stats.BytesRx += uint64(n)
 	if hasData || g.Counts {
 		e := s.events.add()
-		e.init(ep, EvRemoteWrite, g.Context, 0, nil, int(n), 0, PeerID(peer), initiator)
+		e.init(ep, EvRemoteWrite, g.Context, g.Flags, nil, int(n), 0, PeerID(peer), initiator)
 		e.data(hasData, data)
 	}
 	if g.SingleUse {
