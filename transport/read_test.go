@@ -117,3 +117,71 @@ func TestReadRefused(t *testing.T) {
 	}
 	p.checkIdle()
 }
+
+func TestReadWindow(t *testing.T) {
+	// S-RMA-18: a read asks for at most ReadWindow bytes that have not come, and goes on when some come.
+	p := newPipe(t, func(c *Config) { c.ReadWindow = 10_000 })
+	src, dst := pattern(1<<20, 1), make([]byte, 1<<20)
+	readable(t, p.b, 5, src)
+	p.post(p.a, Op{Kind: OpRead, Peer: p.toB, RI: 15, Buf: dst, Key: 5, Context: "r"})
+	asked := 0
+	for p.a.Transmit(p.now, &p.d) {
+		asked += p.d.Segments()
+		p.d.Remote = p.a.cfg.Local
+		p.b.Receive(p.now, &p.d)
+	}
+	if asked != 9 { // of 1,024 bytes each
+		t.Errorf("%d requests left before anything came", asked)
+	}
+	p.exchange()
+	p.want(p.a, "r ok")
+	if !bytes.Equal(src, dst) {
+		t.Error("bytes differ")
+	}
+	p.checkIdle()
+}
+
+func TestReadOfRegionThatIsRemoved(t *testing.T) {
+	// S-RMA-15: when Deregister returns nothing of the region is read any more. What the peer asked
+	// for comes without data, also if a packet of it must be sent again.
+	for moves := range 6 {
+		p := newPipe(t, func(c *Config) { c.Window = 20_000 })
+		g := readable(t, p.b, 5, pattern(1<<20, 1))
+		p.post(p.a, Op{Kind: OpRead, Peer: p.toB, RI: 15, Buf: make([]byte, 1<<20), Key: 5, Context: "r"})
+		lost := 0
+		p.drop = func(from *FEP, _ []byte) bool { lost++; return from == p.b && lost%50 == 0 }
+		for range moves {
+			p.move(p.a, p.b)
+			p.move(p.b, p.a)
+		}
+		p.b.Deregister(g)
+		p.drop = nil
+		for range 20 {
+			p.exchange()
+			p.now += 100_000_000
+			p.a.Advance(p.now)
+			p.b.Advance(p.now)
+		}
+		p.exchange()
+		p.want(p.a, "r refused")
+		p.checkIdle()
+	}
+}
+
+func TestReadPassesNoMessageOfItsLane(t *testing.T) {
+	// S-PDC-09: a read that waits for its window is not interleaved with what is behind it, which
+	// goes on when it ends.
+	p := newPipe(t, func(c *Config) { c.ReadWindow = 4096 })
+	readable(t, p.b, 5, pattern(1<<20, 1))
+	for range 3 {
+		p.post(p.a, Op{Kind: OpRead, Peer: p.toB, RI: 15, Buf: make([]byte, 100_000), Key: 5, Ordered: true, Context: "r"})
+		p.post(p.b, Op{Kind: OpTRecv, Buf: make([]byte, 20_000), Context: "m"})
+		p.post(p.a, Op{Kind: OpTSend, Peer: p.toB, RI: 15, Buf: make([]byte, 20_000), Ordered: true, Context: "m"})
+	}
+	p.exchange()
+	if got := p.events(p.a); len(got) != 6 {
+		t.Errorf("events %q", got)
+	}
+	p.want(p.b, "m ok len=20000", "m ok len=20000", "m ok len=20000")
+	p.checkIdle()
+}

@@ -318,6 +318,9 @@ func (w *World) owed(o *Op) bool {
 	if o.waiting {
 		return o.Host.Up()
 	}
+	if o.read() {
+		return o.postSeq != 0 && o.Open() && o.Host.Up() && o.Life == o.Host.Life()
+	}
 	if o.postSeq == 0 || !o.send() {
 		return false
 	}
@@ -487,7 +490,7 @@ func (w *World) Settle(bound time.Duration) {
 	stuck := func() *Op {
 		for ; live < len(w.ops); live++ {
 			o := w.ops[live]
-			if !o.send() || !w.owed(o) || w.Hosts[o.Peer].everDied() || o.Host.everDied() || parted(o.Host, w.Hosts[o.Peer]) || o.waiting && slow > 0 {
+			if !o.send() && !o.read() || !w.owed(o) || w.Hosts[o.Peer].everDied() || o.Host.everDied() || parted(o.Host, w.Hosts[o.Peer]) || o.waiting && slow > 0 {
 				continue // or it waits for room that operations to dead hosts occupy
 			}
 			return o
@@ -703,7 +706,7 @@ func (w *World) auditOrder() {
 	var flows []flow
 	var cancelled []*Op
 	for _, r := range w.ops {
-		if !r.send() && r.postSeq != 0 && r.cancel {
+		if !r.send() && !r.read() && r.postSeq != 0 && r.cancel {
 			cancelled = append(cancelled, r)
 		}
 	}

@@ -620,6 +620,10 @@ var plantedBugs = []planted{
 	{bug: "a drop for its header", says: "among honest peers", plant: counts(0, func(s *transport.Stats) { s.Drops[transport.DropHeader]++ })},
 	{bug: "a drop for what it acknowledges", says: "among honest peers", plant: counts(0, func(s *transport.Stats) { s.Drops[transport.DropUnsent]++ })},
 	{bug: "a drop for who sent it", says: "among honest peers", plant: counts(0, func(s *transport.Stats) { s.Drops[transport.DropSelf]++ })},
+	{bug: "a read is told to be short", says: "%v ends with %d bytes%s", spec: readable, play: reads(func(_ *World, e *transport.Event) { e.Len-- })},
+	{bug: "a read brings other bytes", says: "%v brings wrong bytes: %v", spec: readable, play: reads(func(w *World, _ *transport.Event) { w.Hosts[0].reads[0].buf[99] ^= 1 })},
+	{bug: "a read is told to fail", says: "%v brings nothing: %v%s", spec: readable, play: reads(func(_ *World, e *transport.Event) { e.Cause = transport.Aborted })},
+	{bug: "a cancelled read is told to succeed", says: "brings its bytes though it was cancelled", spec: readable, play: reads(func(w *World, _ *transport.Event) { w.Hosts[0].reads[0].cancel = true })},
 	{bug: "a receive fails though its sender lives", says: "receives ended in error", plant: at(10*ms, func(w *World) {
 		l := lie(w.Hosts[1])
 		l.post = func(*transport.Op) (bool, error) { return true, nil }
@@ -781,6 +785,20 @@ func usual(w *World, bound time.Duration) {
 	}
 	w.Run(20 * ms)
 	w.Settle(bound)
+}
+
+func readable(s *Spec) { s.Hosts[1].Memory = 1 << 16 }
+
+// reads plays a read whose event is changed.
+func reads(change func(*World, *transport.Event)) func(*World) {
+	return func(w *World) {
+		lie(w.Hosts[0]).told = func(e transport.Event) []transport.Event {
+			change(w, &e)
+			return []transport.Event{e}
+		}
+		w.Hosts[0].Post(OpSpec{Kind: transport.OpRead, Peer: 1, Addr: 800, Len: 5000})
+		w.Settle(5 * time.Second)
+	}
 }
 
 // talkFor makes the hosts talk with each other for that many rounds.

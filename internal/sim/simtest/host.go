@@ -45,6 +45,8 @@ type HostSpec struct {
 	Eager bool
 	// Backlog retries posts for which there was no room. Without it they are dropped.
 	Backlog bool
+	// Memory is how many bytes of memory the host lets others read.
+	Memory int
 }
 
 // A Host is a FEP, the driver around it and the application on top.
@@ -66,6 +68,8 @@ type Host struct {
 	closing  bool // inside Close
 	sends    []*Op
 	recvs    []*Op
+	reads    []*Op
+	memory   []byte // see expose
 	backlog  []*Op
 	damaged  int // datagrams of this life that came damaged and not trimmed
 	trimmed  int // datagrams that came trimmed
@@ -137,6 +141,7 @@ func (h *Host) start() {
 			panic(fmt.Sprintf("simtest: Open gives endpoint %d: %v", id, err))
 		}
 	}
+	h.expose(f)
 	f.Apart(h.Index&1 != 0) // so that both settings meet in every run
 	h.FEP, h.Config = f, f.Config()
 	h.Closed, h.shut = false, nil
@@ -229,6 +234,9 @@ func (h *Host) Unreachable(now time.Duration, remote netip.AddrPort) {
 	h.drive(now)
 	h.timer()
 }
+
+// all returns the operations of this life.
+func (h *Host) all() []*Op { return slices.Concat(h.sends, h.recvs, h.reads) }
 
 // drive transmits packets and reads events until there is neither.
 func (h *Host) drive(now time.Duration) {
@@ -345,6 +353,9 @@ func (h *Host) post(o *Op) bool {
 		Kind: o.Kind, Endpoint: o.From, Tag: o.tag, Ignore: o.ignore, Data: o.data, HasData: o.HasData, Inject: o.Inject, Ordered: o.Ordered,
 		Silent: o.Silent, Fence: o.Fence, Level: o.Level, SrcInitiator: o.init, Context: o, Flags: uint64(o.ID) << 8, Absolute: o.Absolute,
 	}
+	if o.read() {
+		op.Key, op.RemoteAddr = memoryKey, uint64(o.Addr)
+	}
 	if o.Peer != Any {
 		op.Peer = h.Peer(o.Peer)
 		to := w.Hosts[o.Peer].endpoint(o.To)
@@ -380,7 +391,7 @@ func (h *Host) post(o *Op) bool {
 	}
 	w.seq++
 	o.PostedAt, o.postSeq, o.Life = now, w.seq, h.Life()
-	if o.send() {
+	if o.send() || o.read() {
 		t := &h.talks[o.Peer]
 		o.answers, t.heard, t.posted = t.heard, false, w.seq
 	}
@@ -464,7 +475,7 @@ func (h *Host) Abandon(i int) {
 		h.event(now, *e)
 	}
 	h.busy, h.abandoning = was, Any
-	for _, o := range append(h.sends, h.recvs...) {
+	for _, o := range h.all() {
 		if o.Open() && !o.waiting && o.Peer == i && !(o.Silent && o.send()) && o.postSeq <= posted {
 			h.w.Failf("%s: Abandon left %v without an event", h.Name(), o)
 		}
@@ -523,7 +534,7 @@ func (h *Host) Close() {
 	h.busy, h.closing = false, false
 	h.Closed = true
 	h.died[h.Life()-1] = now
-	for _, o := range append(h.sends, h.recvs...) {
+	for _, o := range h.all() {
 		if o.Open() && !(o.Silent && o.send()) {
 			h.w.Failf("%s: Close left %v without an event", h.Name(), o)
 		}
@@ -563,14 +574,14 @@ func (h *Host) Crash(icmp bool) {
 	if !h.Closed {
 		h.died[h.Life()-1] = h.w.Net.Now()
 	}
-	for _, o := range append(h.sends, h.recvs...) {
+	for _, o := range h.all() {
 		if o.Open() {
 			o.Lost = true
 		}
 	}
 	h.FEP, h.Closed = nil, false
 	h.dropBacklog()
-	h.sends, h.recvs = nil, nil
+	h.sends, h.recvs, h.reads = nil, nil, nil
 	h.Node.Crash(icmp)
 }
 
@@ -609,9 +620,12 @@ func (h *Host) event(now time.Duration, e transport.Event) {
 		w.note("%s: %v: %v len %d over %d%s", h.Name(), o, e.Cause, e.Len, e.OverLen, unknown(e))
 	}
 	w.Net.Note(uint64(o.ID)<<32 | uint64(e.Cause)<<24 | uint64(e.Len))
-	if o.send() {
+	switch {
+	case o.send():
 		w.sendEnded(o)
-	} else {
+	case o.read():
+		w.readEnded(o)
+	default:
 		w.recvEnded(o)
 	}
 	if o.match != nil {

@@ -379,8 +379,14 @@ func (l *ledger) request(now time.Duration, r *record, to *Host) {
 		}
 		return
 	}
+	if r.next == nextRspData {
+		return // in the return direction, as dirOf has found
+	}
 	if !r.ses {
 		w.Failf("%s sends a request without standard header: %s", h.Name(), &r.reading)
+	}
+	if r.opcode == opRead {
+		return
 	}
 	op := l.opOf(r, d, s)
 	r.op = op
@@ -574,7 +580,7 @@ func (l *ledger) opOf(r *record, d *dir, s *sentPSN) *Op {
 			s.op.voided = true
 		}
 		return s.op
-	case r.opcode == opNoOp:
+	case r.opcode == opNoOp, r.opcode == opRead:
 		return nil
 	case len(r.payload) >= 8:
 		id, off := readPattern(r.payload)
@@ -723,6 +729,9 @@ func (l *ledger) taken(now time.Duration, r *record, to *Host, p *sim.Packet) {
 	case r.class == classData && r.dir != nil && r.dir.peer == to:
 		if rx := r.dir.at(to.Life()); !rx.got.has(r.idx) {
 			rx.got.set(r.idx)
+			if r.next == nextRspData || r.opcode == opRead {
+				l.w.progress = now
+			}
 			if r.opcode == opVoid {
 				rx.void.set(r.idx)
 			}

@@ -32,6 +32,8 @@ type OpSpec struct {
 	Pieces int
 	// BySource makes a receive from one Peer name its initiator as well.
 	BySource bool
+	// Addr is where a read begins in the memory of its Peer, a multiple of 8.
+	Addr int
 	// WrongRI addresses an endpoint that does not exist.
 	WrongRI bool
 	// Note belongs to the application, which reads it from the Op.
@@ -42,6 +44,7 @@ type OpSpec struct {
 const Any = -1
 
 func (s *OpSpec) send() bool { return s.Kind == transport.OpSend || s.Kind == transport.OpTSend }
+func (s *OpSpec) read() bool { return s.Kind == transport.OpRead }
 func (s *OpSpec) tagged() bool {
 	return s.Kind == transport.OpTSend || s.Kind == transport.OpTRecv
 }
@@ -98,13 +101,15 @@ type delivery struct {
 	twin    bool // the receive may have got another message that looks the same
 }
 
-var kindNames = map[transport.OpKind]string{transport.OpSend: "send", transport.OpTSend: "tsend", transport.OpRecv: "recv", transport.OpTRecv: "trecv"}
+var kindNames = map[transport.OpKind]string{transport.OpSend: "send", transport.OpTSend: "tsend", transport.OpRecv: "recv", transport.OpTRecv: "trecv", transport.OpRead: "read"}
 
 func (s *OpSpec) String() string {
 	t := fmt.Sprintf("%s %d bytes", kindNames[s.Kind], s.Len)
 	switch {
 	case s.Peer == Any:
 		t += " from any"
+	case s.read():
+		t += fmt.Sprintf(" at %d of %s", s.Addr, hostName(s.Peer))
 	case s.send():
 		t += " to " + hostName(s.Peer)
 	default:

@@ -72,11 +72,15 @@ type reading struct {
 
 const (
 	opNoOp     = 0x00
+	opRead     = 0x02
 	opSend     = 0x05
 	opTSend    = 0x09
 	opMsgError = 0x0f
 	opVoid     = 0x2f // reserved: what it stands for is too long for the path
 )
+
+// nextRspData is the next_hdr of read data.
+const nextRspData = 5
 
 const (
 	ctlNoop     = 0
@@ -115,6 +119,9 @@ func read(b []byte, trailer int) (r reading) {
 		}
 		if r.next == 3 && len(b) >= n+44 {
 			r.readSES(b[n:])
+		}
+		if r.next == nextRspData && len(b) >= n+20 {
+			r.msgID, r.off, r.n = be.Uint16(b[n+8:]), be.Uint32(b[n+16:]), len(b)-n-20
 		}
 	case 7, 8, 9:
 		r.class = classAck
@@ -254,8 +261,13 @@ func (r *reading) String() string {
 		flag(r.retx, "RETX")
 		flag(r.ar, "AR")
 		fmt.Fprintf(&s, " clear %d", r.clear)
+		if r.next == nextRspData {
+			fmt.Fprintf(&s, " | DATA msg %d at %d+%d", r.msgID, r.off, r.n)
+		}
 		if r.ses {
 			switch r.opcode {
+			case opRead:
+				s.WriteString(" | READ")
 			case opSend:
 				s.WriteString(" | SEND")
 			case opTSend:

@@ -56,7 +56,7 @@ var kinds = []string{
 	"crash", "close", "pause", "cancel", "icmp", "converse", "aside", "rounds", "think",
 	"blackout", "hole", "loss", "burst", "drop", "path", "reorder", "reverse", "duplicate", "corrupt", "truncate", "pad", "spike", "jitter", "ce", "rate", "trim",
 	"config", "psn", "samerandom", "driver", "gro", "wake", "buffer", "paths", "mtu", "ipv6", "nocrc", "secure", "rekey", "standard",
-	"inject", "iov", "ordered", "silent", "data", "level", "wrongri", "small", "big", "shut", "endpoints", "abandon",
+	"read", "inject", "iov", "ordered", "silent", "data", "level", "wrongri", "small", "big", "shut", "endpoints", "abandon",
 }
 
 // Generate makes the scenario of a seed.
@@ -106,6 +106,7 @@ func Generate(seed uint64) *Scenario {
 	g.endpoints()
 	g.abandon(n)
 	g.encapsulate()
+	g.reads(n)
 	slices.SortStableFunc(sc.Steps, func(a, b Step) int { return int(a.At - b.At) })
 	return sc
 }
@@ -702,6 +703,8 @@ func (sc *Scenario) Without(kind string) {
 				o.Level = transport.LevelTransmit
 			}
 		})
+	case "read":
+		sc.Steps = slices.DeleteFunc(sc.Steps, func(s Step) bool { return s.Op.read() })
 	case "wrongri":
 		ops(func(o *OpSpec) { o.WrongRI = false })
 	case "small":

@@ -437,6 +437,8 @@ func (w *World) accepted(o *Op) {
 		if o.Inject {
 			set(o.buf, spent) // the bytes may be reused at once
 		}
+	} else if o.read() {
+		h.reads = append(h.reads, o)
 	} else {
 		h.recvs = append(h.recvs, o)
 	}

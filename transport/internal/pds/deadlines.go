@@ -23,6 +23,7 @@ const (
 	deadlineMessage                 // target: the initiator stopped in the middle of a message
 	deadlineClear                   // target: a guaranteed response is not cleared
 	deadlinePromise                 // a promised RESPONSE did not come: ask
+	deadlineAwait                   // read data does not come: ask whether the target has the PDC
 	deadlineIdle                    // the PDC was idle for long: close it
 	deadlineDrain                   // quiescing: ask the owner whether it is drained
 	deadlineClose                   // closing takes too long
@@ -52,6 +53,7 @@ func init() {
 	d[deadlineMessage].at, d[deadlineMessage].run = (*PDC).messageAt, (*PDC).endSilent
 	d[deadlineClear].at, d[deadlineClear].run = (*PDC).clearAt, (*PDC).askClear
 	d[deadlinePromise].at, d[deadlinePromise].run = (*PDC).promiseAt, (*PDC).askPromised
+	d[deadlineAwait].at, d[deadlineAwait].run = (*PDC).awaitAt, (*PDC).askAwaited
 	d[deadlineIdle].at, d[deadlineIdle].run = (*PDC).idleCloseAt, (*PDC).closeIdle
 	d[deadlineDrain].at, d[deadlineDrain].run = (*PDC).drainAt, (*PDC).drain
 	d[deadlineClose].at, d[deadlineClose].run = (*PDC).closeAt, (*PDC).endClosing

@@ -198,7 +198,7 @@ func (p *PDC) rtoAt() time.Duration {
 // tailAt is when the next tail probe is due.
 func (p *PDC) tailAt() time.Duration {
 	tx := &p.tx
-	if tx.flight == 0 || tx.probes >= tailProbes || p.remoteID == 0 || !p.initiator && !p.proven || !p.overdue() {
+	if tx.flight == 0 || tx.probes >= tailProbes || p.remoteID == 0 || !p.mayRepeat() || !p.overdue() {
 		return never
 	}
 	return max(tx.progress, tx.lastSend) + p.tailTime()
@@ -260,7 +260,7 @@ func (p *PDC) onRTO(now time.Duration) time.Duration {
 	tx.probes = 0
 	tx.progress = now
 	tx.holeAt = 0
-	if !p.initiator && !p.proven {
+	if !p.mayRepeat() {
 		return tx.progress + p.rto() // T27: nothing is repeated to a source that may be forged
 	}
 	for psn := tx.una; psn != tx.nxt; psn++ {

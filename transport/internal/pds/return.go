@@ -53,6 +53,11 @@ func (p *PDC) dataOut() bool {
 // asksOnly reports whether a target has nothing outstanding but CLOSE_REQs, which end no operation.
 func (p *PDC) asksOnly() bool { return !p.initiator && !p.dataOut() }
 
+// mayRepeat reports whether what is outstanding may be sent again (T27). Return data may: it went only
+// to a source that is proven or that the application named, and its loss must not depend on whether
+// the packets arrive that would prove the source.
+func (p *PDC) mayRepeat() bool { return p.initiator || p.proven || p.dataOut() }
+
 // isReturn reports whether what follows the PDS header is read data. Packets of the return
 // direction carry nothing else.
 func isReturn(n wire.NextHdr) bool { return n == wire.NextRspData || n == wire.NextRspDataSmall }
@@ -106,4 +111,24 @@ func (p *PDC) mayLackAck(now time.Duration) time.Duration {
 		return until
 	}
 	return 0
+}
+
+// awaitAt is when an initiator that waits for read data and has nothing outstanding asks whether the
+// target still has the PDC: no timer of packets would tell. A closing PDC is asked sooner, since its
+// end waits for the data, and the target may have ended it.
+func (p *PDC) awaitAt() time.Duration {
+	if !p.initiator || p.tx.una != p.tx.nxt || p.state != Established && p.state != Quiesce || !p.t.owner.Asked(p) || !p.t.owner.Awaits(p) {
+		return never
+	}
+	wait := 4 * p.t.cfg.RTOMax
+	if p.state == Quiesce {
+		wait = p.t.cfg.RTOMax
+	}
+	return max(p.lastHeard, p.idleAt) + wait
+}
+
+// askAwaited asks by a NOOP.
+func (p *PDC) askAwaited(now time.Duration) time.Duration {
+	p.pushCtl(now, wire.CtlNoop)
+	return never
 }
