@@ -3,6 +3,7 @@ package transport
 import (
 	"bytes"
 	"fmt"
+	"slices"
 	"testing"
 
 	"github.com/uetkit/uetkit/transport/wire"
@@ -183,5 +184,29 @@ func TestReadPassesNoMessageOfItsLane(t *testing.T) {
 		t.Errorf("events %q", got)
 	}
 	p.want(p.b, "m ok len=20000", "m ok len=20000", "m ok len=20000")
+	p.checkIdle()
+}
+
+func TestReadOfSingleUse(t *testing.T) {
+	// R-MR-18: the region of a single use goes when the read of it ends, and no other read begins.
+	p := newPipe(t, nil)
+	src, dst := pattern(100_000, 1), make([]byte, 100_000)
+	g, err := p.b.Register(RegionConfig{Key: 5, Buf: src, Access: RemoteRead, Endpoint: AllEndpoints, SingleUse: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.post(p.a, Op{Kind: OpRead, Peer: p.toB, RI: 15, Buf: dst, Key: 5, Context: "first"})
+	p.post(p.a, Op{Kind: OpRead, Peer: p.toB, RI: 15, Buf: make([]byte, 10), Key: 5, Context: "second"})
+	p.move(p.a, p.b)
+	if !g.Live() {
+		t.Fatal("the region is gone before the read has ended")
+	}
+	p.exchange()
+	got := p.events(p.a)
+	slices.Sort(got)
+	// They go by two PDCs: either may come first.
+	if s := fmt.Sprint(got); s != "[first ok second refused]" && s != "[first refused second ok]" || g.Live() {
+		t.Errorf("%q, live %v", got, g.Live())
+	}
 	p.checkIdle()
 }

@@ -86,6 +86,8 @@ func (s *SES) serveRead(src *Source, r *wire.ReqStd) *Result {
 	i, known := s.serveOf[serveKey{src.PDC, r.MsgID}]
 	switch {
 	case rc != wire.RCNull:
+	case !known && g.taken:
+		rc = wire.RCBadMKey // R-MR-18
 	case known && s.serves.at(i).region != g:
 		rc = wire.RCBadMKey // its region was removed, even if another one has the key now
 	case known && s.serves.at(i).differs(g, r, n):
@@ -98,6 +100,9 @@ func (s *SES) serveRead(src *Source, r *wire.ReqStd) *Result {
 		return s.rejected(rc)
 	}
 	if r.ReqLen == 0 {
+		if g.SingleUse {
+			s.Deregister(g)
+		}
 		return s.done(0) // S-RMA-16
 	}
 	q := s.returnsOn(src.PDC)
@@ -164,6 +169,7 @@ func (s *SES) newServe(src *Source, r *wire.ReqStd, g *Region, q *returns) int32
 	if src.Unproven {
 		s.unprovenServes++
 	}
+	g.taken = g.SingleUse
 	i := s.serves.get()
 	*s.serves.at(i) = serve{region: g, base: g.Offset(r), pdc: src.PDC, peer: src.Peer, length: r.ReqLen, job: r.JobID, user: u, msgID: r.MsgID, unproven: src.Unproven}
 	s.serveOf[serveKey{src.PDC, r.MsgID}] = i
@@ -269,6 +275,9 @@ func (s *SES) endServe(i int32, sv *serve) {
 	s.numServes--
 	if sv.unproven {
 		s.unprovenServes--
+	}
+	if sv.region.SingleUse {
+		s.Deregister(sv.region)
 	}
 	sv.region = nil
 	s.serves.put(i)
