@@ -236,15 +236,15 @@ func (s *SES) AppendReturn(b []byte, p piece.Piece) []byte {
 	return s.encodeReturn(b, p)
 }
 
-// encodeReturn appends a response with data, S-RMA-11. If the region was removed it has an error
-// instead of the data.
+// encodeReturn appends a response with data, S-RMA-11. If the region was removed it has an error and,
+// because the packet has its length, zeros that payload_length does not count.
 func (s *SES) encodeReturn(b []byte, p piece.Piece) []byte {
 	sv := s.serves.at(int32(p.Msg - 1))
 	h := wire.RspData{Opcode: wire.RspWithData, RC: wire.RCOK, MsgID: sv.msgID, ReadMsgID: sv.msgID, JobID: sv.job,
 		PayloadLen: uint16(p.Len), ModLen: sv.length, MsgOff: p.Off}
 	if !sv.region.Live() {
 		h.RC, h.PayloadLen, h.ModLen = wire.RCBadMKey, 0, 0
-		return h.Append(b)
+		return append(h.Append(b), make([]byte, p.Len)...)
 	}
 	return sv.region.Append(h.Append(b), sv.base+uint64(p.Off), uint64(p.Len))
 }
