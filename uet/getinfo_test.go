@@ -264,7 +264,7 @@ func TestGetInfoGrantsWhatIsAsked(t *testing.T) {
 	}
 	for bit := range 64 {
 		o := fi.Order(1) << bit
-		if o&msgOrders != 0 {
+		if o&(fi.OrderSAS|fi.OrderSAW|fi.OrderWAS|fi.OrderWAW|fi.OrderRAW|fi.OrderRMAWAW|fi.OrderRMARAW) != 0 {
 			in := loopback(t, &Info{Tx: TxAttr{MsgOrder: o}, Rx: RxAttr{MsgOrder: o}})
 			raw, waw := o&(fi.OrderRAW|fi.OrderRMARAW) != 0, o&(fi.OrderWAW|fi.OrderRMAWAW) != 0
 			if in.Tx.MsgOrder != o || in.Rx.MsgOrder != o || (in.Ep.MaxOrderRAWSize == MaxMsgSize) != raw || (in.Ep.MaxOrderWAWSize == MaxMsgSize) != waw {

@@ -202,7 +202,7 @@ func (o *owner) Resolve(op *transport.Op, to uint64) error {
 		return nil
 	}
 	op.PIDonFEP, op.RI, op.Absolute = e.pid, e.ri, e.absolute
-	if e.oneMTU && op.Bytes() > o.info.Config.PayloadMTU {
+	if e.oneMTU && !op.Kind.RMA() && op.Bytes() > o.info.Config.PayloadMTU {
 		return fi.EMSGSIZE // R-ADDR-12
 	}
 	return nil

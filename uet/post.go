@@ -481,14 +481,14 @@ func (p *posts) injected(op *transport.Op, dest fi.Addr) error {
 // send posts a send of an endpoint that is ready.
 func (p *posts) send(op *transport.Op, dest fi.Addr, pl *plan) error {
 	ep := p.ep
-	need, kind, ordered := fi.Msg, 0, ep.ordered
+	need, kind, ordered, inject := fi.Msg, 0, ep.ordered, pl.inject
 	switch op.Kind {
 	case transport.OpTSend:
 		need, kind = fi.Tagged, 1
 	case transport.OpWrite:
 		need, kind, ordered = fi.RMA|fi.Write, 2, ep.orderedRMA
 	case transport.OpRead:
-		need, kind, ordered = fi.RMA|fi.Read, 2, ep.orderedRMA
+		need, kind, ordered, inject = fi.RMA|fi.Read, 2, ep.orderedRMA, false // the buffer is needed to the end
 	}
 	if ep.txCaps&need != need {
 		return ep.refused(fi.EOPNOTSUPP) // R-MSG-19
@@ -501,14 +501,14 @@ func (p *posts) send(op *transport.Op, dest fi.Addr, pl *plan) error {
 	if len(op.Iov) > IovLimit {
 		return ep.refused(fi.EINVAL)
 	}
-	if n := uint64(op.Bytes()); n > ep.opts.maxLen[kind] || pl.inject && n > ep.opts.maxInject[kind] {
+	if n := uint64(op.Bytes()); n > ep.opts.maxLen[kind] || inject && n > ep.opts.maxInject[kind] {
 		return ep.refused(fi.EMSGSIZE)
 	}
 	to, err := ep.dest(dest) // R-AV-19: fi.AddrUnspec is in no AV
 	if err != nil {
 		return ep.refused(err)
 	}
-	op.Level, op.Inject, op.Ordered, op.Fence = pl.level, pl.inject, ordered, pl.fence
+	op.Level, op.Inject, op.Ordered, op.Fence = pl.level, inject, ordered, pl.fence
 	op.Visible = ep.visible
 	op.Flags = pl.flags()
 	if ep.managed && !ep.txq.q.Reserve(1) { // R-CQ-127

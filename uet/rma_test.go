@@ -94,6 +94,24 @@ func TestWriteAndRead(t *testing.T) {
 	want(t, m.Close(), fi.EBADF)
 }
 
+func TestReadNeedsItsBuffer(t *testing.T) {
+	t.Parallel()
+	// R-RMA-10, R-CMPL-09: FI_INJECT and FI_INJECT_COMPLETE as defaults do not make a read end
+	// before its bytes are there.
+	hints := rma(0, 0)
+	hints.Tx.OpFlags = fi.Inject | fi.InjectComplete
+	r := newRig(t, hints)
+	a, _, toB, _ := r.pair()
+	_, mem := r.memory(100_000, fi.RemoteRead, 1)
+	dst := make([]byte, len(mem))
+	ok(t, a.Read(dst, toB, 0, 1, nil))
+	_, err := ends(t, a.tx)
+	ok(t, err)
+	if !bytes.Equal(dst, mem) {
+		t.Error("the bytes are not there")
+	}
+}
+
 func TestWriteData(t *testing.T) {
 	t.Parallel()
 	// R-RMA-03, -04, R-TGT-01, R-EP-06, R-CQ-97, -99, -116: a write with data makes a completion at the
