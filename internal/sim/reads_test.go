@@ -135,3 +135,16 @@ func TestReadsRepeatToThoseKnown(t *testing.T) {
 	w.Want("ok", op)
 	settle(w)
 }
+
+func TestReadsFromTargetsOfStrangers(t *testing.T) {
+	// S-END-10: a target returns nothing to a source that is not proven. If the packet that would
+	// prove it is lost, the source asks soon.
+	w := pair(t, 1, lan, memory(1<<20))
+	lost := lan
+	lost.Drop = []uint64{1} // the greeting
+	w.Line(0, 1).SetFaults(lost)
+	op := w.Hosts[0].Post(read(1, 0, 100))
+	w.RunOps(100*ms, op)
+	w.Want("ok", op)
+	settle(w)
+}

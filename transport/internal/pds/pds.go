@@ -208,6 +208,7 @@ type PDC struct {
 	heapAt    time.Duration // when the timer heap looks at the PDC next
 
 	renumberings uint8 // NACKs 0x17 that were followed
+	asks         uint8 // initiator: NOOPs since read data came last (askAwaited)
 	// doubted means that a fatal NACK came at fatalAt. It takes effect if a second one
 	// confirms it (T6).
 	doubted bool

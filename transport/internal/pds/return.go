@@ -78,6 +78,7 @@ func (t *Table) returns(in *Arrival, p *PDC, h *wire.Req) bool {
 		if p.rx == nil {
 			t.getRx(p)
 		}
+		p.asks = 0
 		return true
 	}
 	base, fresh := p.start, true
@@ -113,22 +114,23 @@ func (p *PDC) mayLackAck(now time.Duration) time.Duration {
 	return 0
 }
 
-// awaitAt is when an initiator that waits for read data and has nothing outstanding asks whether the
-// target still has the PDC: no timer of packets would tell. A closing PDC is asked sooner, since its
-// end waits for the data, and the target may have ended it.
+// awaitAt is when an initiator that waits for read data and has nothing outstanding asks for a sign
+// of the target: no timer of packets would tell that the target has ended the PDC. A target that
+// returns nothing before its source is proven may have missed the one packet that proves it. The
+// first question comes after 20 ms of silence; each doubles the wait.
 func (p *PDC) awaitAt() time.Duration {
 	if !p.initiator || p.tx.una != p.tx.nxt || p.state != Established && p.state != Quiesce || !p.t.owner.Asked(p) || !p.t.owner.Awaits(p) {
 		return never
 	}
-	wait := 4 * p.t.cfg.RTOMax
-	if p.state == Quiesce {
-		wait = p.t.cfg.RTOMax
-	}
-	return max(p.lastHeard, p.idleAt) + wait
+	cfg := &p.t.cfg
+	return max(p.lastHeard, p.idleAt) + min(4*cfg.RTOInit<<min(p.asks, 16), 4*cfg.RTOMax)
 }
 
 // askAwaited asks by a NOOP.
 func (p *PDC) askAwaited(now time.Duration) time.Duration {
+	if p.asks < 255 {
+		p.asks++
+	}
 	p.pushCtl(now, wire.CtlNoop)
 	return never
 }
