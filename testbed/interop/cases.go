@@ -85,7 +85,7 @@ var cases = []named{
 	{name: "restart of the peer", run: each(on(setup{}, peerRestarts), on(setup{sealed: true}, peerRestarts))},
 	{name: "restart of the peer with the same PDCID", run: on(setup{peer: args{"pdcid": 4711}}, samePDCID)},
 	{name: "restart of uetkit", run: uetkitRestarts},
-	{name: "small and RMA requests are refused, and nothing else", run: on(setup{peer: args{"watch": []string{"ack"}}}, refused)},
+	{name: "requests that are not built are refused, and nothing else", run: on(setup{peer: args{"watch": []string{"ack"}}}, refused)},
 	{name: "wrong PIDonFEP, index and job are refused", run: on(setup{}, wrongAddress)},
 	{name: "absolute addressing, another job", run: on(setup{info: func(i *uet.Info) { i.Config.JobID = 7 }, peer: args{"job": 7}}, absolute)},
 	{name: "message longer than the buffer", run: each(on(setup{}, truncated("truncate")), on(setup{peer: args{"too_long": "refuse"}}, truncated("refuse")))},
@@ -618,7 +618,7 @@ func refused(pr *pair) error {
 	requests := []struct {
 		next   int
 		opcode byte
-	}{{nhSmall, 1}, {nhSmall, 2}, {nhStd, 0x10}, {nhStd, 0x30}, {nhStd, 0x3F}, {nhStd, 0x07}}
+	}{{nhSmall, 2}, {nhStd, 0x10}, {nhStd, 0x30}, {nhStd, 0x3F}, {nhStd, 0x07}}
 	var tpdcid uint16
 	for i, r := range requests {
 		psn := uint32(start + i)
