@@ -126,7 +126,7 @@ func init() { door.AV = func(v any) door.References { return (*provider)(v.(*AV)
 func (v *provider) Bind() error {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	if v.closed {
+	if (*AV)(v).gone() {
 		return fmt.Errorf("av: bind: %w", fi.EBADF)
 	}
 	v.bound++
@@ -146,7 +146,7 @@ func (v *AV) BindEvents(e Events) error {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	switch {
-	case v.closed:
+	case v.gone():
 		return fmt.Errorf("av: bind: %w", fi.EBADF)
 	case v.events != nil || e == nil:
 		return fmt.Errorf("av: bind: one event queue: %w", fi.EINVAL)
@@ -166,7 +166,7 @@ func (v *AV) Close() error {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	switch {
-	case v.closed:
+	case v.gone():
 		return fmt.Errorf("av: close: %w", fi.EBADF)
 	case v.bound > 0:
 		return fmt.Errorf("av: close: endpoints are bound: %w", fi.EBUSY)
@@ -182,11 +182,14 @@ func (v *AV) Close() error {
 	return nil
 }
 
+// gone reports, with mu, whether v is closed, or was never opened.
+func (v *AV) gone() bool { return v.closed || v.tab.Load() == nil }
+
 // Closed reports whether Close succeeded.
 func (v *AV) Closed() bool {
 	v.mu.RLock()
 	defer v.mu.RUnlock()
-	return v.closed
+	return v.gone()
 }
 
 // Len returns the number of addresses.
@@ -198,11 +201,11 @@ func (v *AV) Len() int {
 
 // get returns the record of a handle, nil if the handle is not in use.
 func (v *AV) get(h fi.Addr) *record {
-	t := *v.tab.Load()
-	if uint64(h) >= uint64(len(t)) {
+	t := v.tab.Load()
+	if t == nil || uint64(h) >= uint64(len(*t)) {
 		return nil
 	}
-	return t[h].Load()
+	return (*t)[h].Load()
 }
 
 // Get is Lookup for endpoints, without a lock. gen is the generation of the handle; see Gen.
@@ -261,7 +264,7 @@ func (v *AV) LookupRecord(h fi.Addr, b []byte) (int, error) {
 func (v *AV) SetUserID(h, id fi.Addr) error {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	if v.closed {
+	if v.gone() {
 		return fmt.Errorf("av: set user id of %d: %w", uint64(h), fi.EBADF)
 	}
 	r := v.get(h)

@@ -55,6 +55,9 @@ func (v *AV) Find(fep netip.AddrPort, initiator uint32) fi.Addr {
 func (v *AV) Source(fep netip.AddrPort, initiator uint32) (h fi.Addr, known bool) {
 	v.mu.RLock()
 	defer v.mu.RUnlock()
+	if v.gone() {
+		return fi.AddrNotAvail, false
+	}
 	if j, ok := v.lookup(key{fep, initiator}); ok {
 		return v.get(fi.Addr(v.index.tab[j] - 1)).user, true
 	}

@@ -80,7 +80,7 @@ const MaxRecord = 128
 func (v *AV) AppendRecord(b []byte, a wire.Addr) ([]byte, error) {
 	switch {
 	case !a.IP.IsValid():
-		return b, wire.ErrAddrNoIP
+		return b, fmt.Errorf("av: address: %w: %w", wire.ErrAddrNoIP, fi.EINVAL)
 	case v.attr.Format == fi.FormatUnspec:
 		return a.AppendBinary(b)
 	case v.attr.Format == fi.FormatStr:
@@ -152,11 +152,13 @@ func zone(index uint32) string {
 	return strconv.Itoa(int(index))
 }
 
-// InsertString inserts one address in string form (FI_ADDR_STR), as ip:port or as ip.
+// InsertString inserts one address in string form (FI_ADDR_STR), or as ip:port, ip, host:port or
+// host; a host name is resolved. Without a port it is the well-known one. InsertString fails with
+// fi.EINVAL for anything else, with fi.ENODATA if there is no such host.
 func (v *AV) InsertString(s string) (fi.Addr, error) {
 	a, err := parse(s)
 	if err != nil {
-		return fi.AddrNotAvail, fmt.Errorf("av: insert %q: %w: %w", s, err, fi.EINVAL)
+		return fi.AddrNotAvail, fmt.Errorf("av: insert %q (it takes host:port, ip:port, or %s…): %w", s, wire.AddrScheme, err)
 	}
 	return v.one(a, "insert "+s)
 }
@@ -179,17 +181,47 @@ func (v *AV) one(a wire.Addr, what string) (fi.Addr, error) {
 }
 
 func parse(s string) (wire.Addr, error) {
+	bad := func(err error) (wire.Addr, error) { return wire.Addr{}, fmt.Errorf("%w: %w", err, fi.EINVAL) }
 	if strings.HasPrefix(s, wire.AddrScheme) {
-		return wire.ParseAddr(s)
+		a, err := wire.ParseAddr(s)
+		if err != nil {
+			return bad(err)
+		}
+		return a, nil
 	}
 	if ap, err := netip.ParseAddrPort(s); err == nil {
 		return wire.SockAddr(ap), nil
 	}
-	ip, err := netip.ParseAddr(s)
-	if err != nil {
-		return wire.Addr{}, err
+	if ip, err := netip.ParseAddr(s); err == nil {
+		return wire.SockAddr(netip.AddrPortFrom(ip, wire.Port)), nil
 	}
-	return wire.SockAddr(netip.AddrPortFrom(ip, wire.Port)), nil
+	host, service := s, ""
+	if strings.Contains(s, ":") {
+		var err error
+		if host, service, err = net.SplitHostPort(s); err != nil {
+			return bad(err)
+		}
+		if service == "" {
+			return bad(errors.New("the port is missing"))
+		}
+	}
+	if !hostName(host) {
+		return bad(errors.New("neither an address nor a host name"))
+	}
+	return resolve(host, service)
+}
+
+// hostName reports whether s can be a host name: what cannot is a mistake, and not looked up.
+func hostName(s string) bool {
+	if s == "" || len(s) > 253 {
+		return false
+	}
+	for _, c := range s {
+		if !(c == '-' || c == '.' || c == '_' || '0' <= c && c <= '9' || 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || c >= 0x80) {
+			return false
+		}
+	}
+	return true
 }
 
 // InsertSvc inserts the address of a node and a service, resolved as uet.GetInfo does

@@ -206,3 +206,26 @@ func FuzzParseRecord(f *testing.F) {
 		}
 	})
 }
+
+// A host name is resolved, and what cannot be one says what is taken.
+func TestInsertStringResolves(t *testing.T) {
+	v := open(t, Attr{})
+	h, err := v.InsertString("localhost:5000")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if a, err := v.Lookup(h); err != nil || !a.IP.IsLoopback() || a.Port != 5000 {
+		t.Errorf("%v, %v", a, err)
+	}
+	if h, err = v.InsertString("localhost"); err != nil {
+		t.Fatal(err)
+	}
+	if a, err := v.Lookup(h); err != nil || a.Port != wire.Port {
+		t.Errorf("%v, %v", a, err)
+	}
+	for _, bad := range []string{"", "a b", "localhost:", ":5000", "localhost:nosuchservice", "1:2:3", "tcp://localhost:1"} {
+		if h, err := v.InsertString(bad); !errors.Is(err, fi.EINVAL) || h != fi.AddrNotAvail || !strings.Contains(err.Error(), "it takes host:port") {
+			t.Errorf("%q: %v", bad, err)
+		}
+	}
+}

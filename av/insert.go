@@ -49,7 +49,7 @@ func (v *AV) insertAll(n int, at func(int) (wire.Addr, fi.Errno), handles []fi.A
 	defer v.mu.Unlock()
 	ev := v.events
 	switch {
-	case v.closed:
+	case v.gone():
 		return 0, fmt.Errorf("av: insert: closed: %w", fi.EBADF)
 	case async && ev == nil:
 		return 0, fmt.Errorf("av: insert: no event queue is bound: %w", fi.ENOEQ) // R-AV-08
@@ -166,7 +166,7 @@ func (v *AV) grow(n int) {
 func (v *AV) Remove(handles ...fi.Addr) error {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	if v.closed {
+	if v.gone() {
 		return fmt.Errorf("av: remove: %w", fi.EBADF)
 	}
 	for _, h := range handles {

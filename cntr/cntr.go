@@ -38,8 +38,9 @@ type Attr struct {
 
 // A Counter is a completion counter.
 type Counter struct {
-	attr Attr
-	ctx  any
+	attr   Attr
+	ctx    any
+	opened bool // by New; a zero Counter is closed
 
 	val, errs atomic.Uint64
 	// fails counts the changes of errs, after each. known is the value of fails at the
@@ -113,6 +114,7 @@ func New(attr Attr, ctx any) (*Counter, error) {
 	if err := c.w.InitLevel(w, c.enough); err != nil {
 		return nil, fmt.Errorf("cntr: open: %w", err)
 	}
+	c.opened = true
 	return c, nil
 }
 
@@ -147,7 +149,7 @@ func (c *Counter) Close() error {
 }
 
 // Closed reports whether Close succeeded.
-func (c *Counter) Closed() bool { return c.w.Have() == wait.Always }
+func (c *Counter) Closed() bool { return c.w.Have() == wait.Always || !c.opened }
 
 // Read drives the bound endpoints and returns the success value (fi_cntr_read).
 func (c *Counter) Read() uint64 {

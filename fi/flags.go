@@ -55,6 +55,8 @@ const (
 	HMEM               Flags = 1 << 47      // capability: memory of devices
 	ExactDirectedRecv  Flags = 1 << 48      // directed receives name exactly one source
 	RMAPmem            Flags = 1 << 49      // capability: RMA to persistent memory
+	FetchAtomic        Flags = 1 << 58      // query: atomic operations that return the old values
+	CompareAtomic      Flags = 1 << 59      // query: atomic operations that compare
 	SourceErr          Flags = 1 << 50      // capability: errors tell the address of an unknown source
 	LocalComm          Flags = 1 << 51      // capability: peers on the same host
 	RemoteComm         Flags = 1 << 52      // capability: peers on other hosts
@@ -72,6 +74,8 @@ const (
 	SelectiveCompletion Flags = 1 << 59
 	// SyncErr goes to the insertion of addresses only: each has an error of its own.
 	SyncErr Flags = 1 << 58
+	// MRSingleUse goes to the registration of memory only: the key is good for one operation.
+	MRSingleUse Flags = 1 << 41
 	// Symmetric goes to opening an address vector only: all processes insert
 	// the same addresses in the same order.
 	Symmetric Flags = 1 << 59

@@ -18,6 +18,7 @@ type waiter struct {
 	*poll.Watch
 	told  int        // changes of counters before its last Wait ended
 	ended chan error // of the Wait under way; nil: none
+	due   bool       // there was something for it all the time since that Wait began
 }
 
 // waitSetModel lets a wait set and a twin do the same: numbers of entries, a
@@ -55,6 +56,7 @@ func waitSetModel(t *rapid.T, bubble func(func())) {
 			waiters[i].Watch = s.Watch()
 		}
 		changes, signalled := 0, false
+		due := func(w *waiter) bool { return w.told != changes || entries[0]+entries[1] > 0 }
 		for _, x := range script {
 			q, c, w := x.i%2, counters[x.i%2], &waiters[x.i]
 			switch x.op {
@@ -83,12 +85,15 @@ func waitSetModel(t *rapid.T, bubble func(func())) {
 				if w.ended != nil {
 					break
 				}
-				w.ended = make(chan error, 1)
+				w.ended, w.due = make(chan error, 1), true
 				timeout := time.Duration(-1)
 				if x.op == "timeout" {
 					timeout = 0
 				}
 				go func() { w.ended <- w.Wait(timeout) }()
+			}
+			for i := range waiters {
+				waiters[i].due = waiters[i].due && due(&waiters[i])
 			}
 			if rush && x.rush {
 				continue
@@ -96,11 +101,11 @@ func waitSetModel(t *rapid.T, bubble func(func())) {
 			synctest.Wait()
 			for i := range waiters {
 				w := &waiters[i]
-				due := w.told != changes || entries[0]+entries[1] > 0
+				due := due(w)
 				select {
 				case err := <-w.ended:
 					switch {
-					case err != nil && due:
+					case err != nil && w.due:
 						failure = "a wait timed out over what is there"
 					case err == nil && !due && !signalled && !rush:
 						failure = "a wait ended for nothing"

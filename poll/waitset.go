@@ -187,13 +187,13 @@ func (s *WaitSet) Close() error {
 	if len(s.members) > 0 {
 		return fmt.Errorf("poll: close wait set: it has members: %w", fi.EBUSY)
 	}
-	if s.closed {
+	s.w.Mu.Lock()
+	open := s.w.Close()
+	s.w.Mu.Unlock()
+	if !open {
 		return fmt.Errorf("poll: close wait set: %w", fi.EBADF)
 	}
 	s.closed = true
-	s.w.Mu.Lock()
-	s.w.Close()
-	s.w.Mu.Unlock()
 	s.w.Release()
 	return nil
 }

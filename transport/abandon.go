@@ -32,5 +32,6 @@ func (f *FEP) Abandon(now time.Duration, id PeerID) {
 	}
 	f.todo.moveLater = slices.DeleteFunc(f.todo.moveLater, func(h ses.Handle) bool { return f.ses.Seq(h) == 0 })
 	f.pds.AbortPeer(now, uint32(id))
+	f.failIdem(id, ses.Closed)
 	f.heed()
 }

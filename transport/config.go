@@ -62,6 +62,11 @@ type Config struct {
 	// KnownPeersOnly refuses PDCs from addresses that the application did not name (Peer
 	// with known).
 	KnownPeersOnly bool
+	// Datagram says that messages are single packets without a PDC, which nobody acknowledges
+	// (UUD, UE 3.5.7.4), and that there is nothing else. A send ends when its packet leaves. It
+	// has at most PayloadMTU bytes. What is lost, or finds no receive, is gone. Without Datagram
+	// packets of UUD are dropped.
+	Datagram bool
 	// DSCP is the differentiated services code point of packets, 0 to 63.
 	DSCP uint8
 	// Trimming says that the switches trim: they cut the payload off packets for which they

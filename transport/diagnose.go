@@ -298,6 +298,10 @@ func (d *diagnosis) why(v *ses.SendView, w *Waiting) {
 	case f.sec != nil && !f.sec.Ready() && (s == nil || s.queue > 0 || s.lost > 0 || s.refused > 0):
 		w.Cause, w.For = WaitKey, max(0, d.ago(f.todo.keyless))
 		return
+	case s == nil && f.idem.table != nil && f.idem.table.Outstanding(v.Peer) > 0:
+		age, out, window := f.idem.table.State(f.now, v.Peer)
+		w.Cause, w.For, w.Window, w.InFlight = WaitAck, age, window, out
+		return
 	case s == nil:
 		w.Cause = WaitPDC // its PDC ended, and the next is not open
 		return
@@ -451,7 +455,7 @@ func (d *diagnosis) early(v *ses.RecvView) (n int, heard time.Duration) {
 func (w *Waiting) String() string {
 	var b strings.Builder
 	what := [...]string{OpSend: "send", OpTSend: "tagged send", OpRecv: "receive", OpTRecv: "tagged receive",
-		OpWrite: "write", OpRead: "read"}[w.Kind]
+		OpWrite: "write", OpRead: "read", OpAtomic: "atomic", OpFetch: "fetching atomic"}[w.Kind]
 	b.WriteString(what)
 	if w.Kind == OpTSend || w.Kind == OpTRecv {
 		fmt.Fprintf(&b, " %#x", w.Tag)

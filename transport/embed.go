@@ -69,4 +69,5 @@ const (
 	NoKey       = ses.NoKey       // no valid key to seal with
 	Closed      = ses.Closed      // the PDC was closed on this side
 	NoMessage   = ses.NoMessage   // a look found no unexpected message that matches
+	Untold      = ses.Untold      // of LevelMatch: the target keeps the message and does not tell when it is matched
 )

@@ -1,6 +1,10 @@
 package transport
 
-import "time"
+import (
+	"time"
+
+	"github.com/uetkit/uetkit/transport/internal/ses"
+)
 
 // End stops all traffic because no peer is left: from now on the FEP sends nothing but
 // farewell packets, and Receive ignores what arrives. Every operation ends with a Cancelled
@@ -14,6 +18,7 @@ func (f *FEP) End(now time.Duration) {
 	f.ended = true
 	f.ses.End()
 	f.pds.Abort(now)
+	f.failIdem(NoPeer, ses.Closed)
 	f.heed()
 	f.todo.clear()
 }

@@ -45,14 +45,19 @@ type FEP struct {
 	rx    intake
 	talks talks
 
-	barred bool // Leave or Close was called
-	closed bool
-	ended  bool // End was called
-	stats  Stats
-	book   book
-	hint   hint
+	unusual bool // barred or cfg.Datagram
+	barred  bool // Leave or Close was called
+	closed  bool
+	ended   bool // End was called
+	stats   Stats
+	book    book
+	hint    hint
 	// returning has the PDCs that others opened and that return read data, by peer.
 	returning map[PeerID][]*pds.PDC
+	pulls     map[PeerID]*pds.PDC // by which what is left of rendezvous sends of a peer is read
+	other     bool                // grams or idem may have something to send
+	grams     fifo[ses.Handle]    // datagrams to send
+	idem      idempotents
 	local     []netip.AddrPort // by path
 	rng       *rand.Rand
 	cfg       Config
@@ -65,7 +70,7 @@ func New(cfg Config, rng *rand.Rand) (*FEP, error) {
 	if err := cfg.check(); err != nil {
 		return nil, err
 	}
-	f := &FEP{cfg: cfg, rng: rng, sec: cfg.TSS, peers: make([]peer, 1, 8)}
+	f := &FEP{cfg: cfg, rng: rng, sec: cfg.TSS, peers: make([]peer, 1, 8), unusual: cfg.Datagram}
 	f.book.byAddr = make(map[netip.AddrPort]PeerID)
 	for _, port := range cfg.Paths {
 		f.local = append(f.local, netip.AddrPortFrom(cfg.Local.Addr(), port))
@@ -115,25 +120,31 @@ func (f *FEP) Config() Config { return f.cfg }
 // Post accepts an operation, or returns an error of this package. It sends nothing:
 // Transmit does.
 func (f *FEP) Post(now time.Duration, op *Op) error {
-	if f.barred {
-		return ErrClosed
+	if f.unusual {
+		return f.postUnusual(now, op)
 	}
 	f.now = now
-	read := false
-	switch op.Kind {
-	case OpSend, OpTSend, OpWrite:
-	case OpRead:
-		read = true
-	case OpRecv, OpTRecv:
+	switch {
+	case op.Kind >= OpRecv:
 		if int(op.Peer) >= len(f.peers) {
 			return ErrNoPeer
+		}
+		if op.Kind > OpTRecv {
+			panic("BUG: transport: unknown operation kind")
 		}
 		if err := f.ses.Recv(now, op); err != nil {
 			return mapErr(err)
 		}
 		return nil
-	default:
-		panic("BUG: transport: unknown operation kind")
+	case op.Kind < OpSend:
+		if op.Kind&1 == 0 {
+			panic("BUG: transport: unknown operation kind")
+		}
+		if op.Idempotent && op.Peer != NoPeer && int(op.Peer) < len(f.peers) {
+			if taken, err := f.postIdempotent(now, op); taken {
+				return err
+			}
+		}
 	}
 	switch {
 	case f.ended:
@@ -163,25 +174,45 @@ func (f *FEP) Post(now time.Duration, op *Op) error {
 		p.turnAway()
 		f.heed()
 	}
-	answer := p.speak(sends) && !read
+	answer := p.speak(sends)
 	f.talks.answer = answer && p.talk.goesOn
 	p.talk.answer = answer && op.Level < LevelDelivery && !op.Visible // otherwise somebody waits for the completion
-	if (op.Fence || f.ses.Fenced(op.Endpoint, uint32(op.Peer))) && f.ses.Fence(h, op.Fence) {
-		p.talk.answer = false // the packets before the fence need an ACK, too
-		p.ask()
-		f.heed()
-		return nil
+	if op.Kind < OpSend && reads(op.Kind) || op.Fence || f.ses.SomeFences() {
+		var held bool
+		if n, held = f.postedRare(op, h, p, ln, n); held {
+			return nil
+		}
 	}
-	if ln.q.push(h); read {
-		f.asks(h, ln)
-	} else {
-		ln.bytes += n
-	}
+	ln.q.push(h)
+	ln.bytes += n
 	f.todo.queued++
 	if !ln.data || !p.ready {
 		f.wakeData(ln, p)
 	}
 	return nil
+}
+
+// reads reports whether an operation gets bytes from the memory of the peer.
+func reads(k OpKind) bool { return k == OpRead || k == OpFetch }
+
+// postedRare is Post's part for a send that may be a read or wait at a fence. It returns how many bytes
+// the send gives its lane, and whether a fence holds it.
+//
+//go:noinline
+func (f *FEP) postedRare(op *Op, h ses.Handle, p *peer, ln *lane, n int) (bytes int, held bool) {
+	if reads(op.Kind) {
+		f.talks.answer, p.talk.answer = false, false
+	}
+	if (op.Fence || f.ses.Fenced(op.Endpoint, uint32(op.Peer))) && f.ses.Fence(h, op.Fence) {
+		p.talk.answer = false // the packets before the fence need an ACK, too
+		p.ask()
+		f.heed()
+		return n, true
+	}
+	if f.asks(h, ln) {
+		return 0, false
+	}
+	return n, false
 }
 
 func mapErr(err error) error {
@@ -243,6 +274,9 @@ func (f *FEP) Advance(now time.Duration) {
 	}
 	f.pds.Advance(now)
 	f.heed()
+	if f.idem.table != nil {
+		f.advanceIdem(now)
+	}
 	if f.todo.earlyAt|f.todo.searchAt != 0 {
 		if f.todo.earlyAt != 0 && now >= f.todo.earlyAt {
 			f.releaseMore(now)
@@ -251,15 +285,10 @@ func (f *FEP) Advance(now time.Duration) {
 			f.askSizes(now)
 		}
 	}
-	f.ses.Advance(now)
-	for {
-		h, ok := f.ses.Resend()
-		if !ok {
-			break
+	if f.ses.Advance(now) {
+		for h, ok := f.ses.Resend(); ok; h, ok = f.ses.Resend() {
+			f.requeue(now, h)
 		}
-		f.requeue(now, h)
-	}
-	if f.ses.SomeUnfenced() {
 		f.unfence(now)
 	}
 	if len(f.todo.moveLater) > 0 {
@@ -289,8 +318,11 @@ func (f *FEP) move(now time.Duration) {
 // Pending reports whether Transmit may have something to send. If it returns false,
 // Transmit has nothing until another method is called.
 func (f *FEP) Pending() bool {
-	return f.todo.ready.len() > 0 || f.todo.flush || len(f.todo.moveLater) > 0 || f.todo.keyless != 0 || f.pds.Loose()
+	return f.todo.ready.len() > 0 || f.todo.flush || len(f.todo.moveLater) > 0 || f.todo.keyless != 0 || f.loose()
 }
+
+// loose reports whether packets of no PDC may be to send.
+func (f *FEP) loose() bool { return f.pds.Loose() || f.other }
 
 // Flush makes every waiting ACK due. The caller calls it at the end of its turn.
 func (f *FEP) Flush(now time.Duration) {
@@ -320,6 +352,9 @@ func (f *FEP) Owes() bool { return f.todo.acks.len() > 0 }
 // NextTimeout is the latest time to call Advance, 0 if there is no timer.
 func (f *FEP) NextTimeout() time.Duration {
 	t := sooner(f.pds.NextTimeout(), f.todo.ackAt)
+	if f.idem.table != nil {
+		t = sooner(t, f.idem.table.NextTimeout())
+	}
 	if f.todo.earlyAt|f.talks.restAt|f.todo.searchAt != 0 {
 		t = sooner(t, sooner(f.todo.earlyAt, sooner(f.talks.restAt, f.todo.searchAt)))
 	}
@@ -394,9 +429,10 @@ func (f *FEP) Close(now time.Duration) {
 		return
 	}
 	f.now = now
-	f.barred, f.closed = true, true
+	f.unusual, f.barred, f.closed = true, true, true
 	f.ses.CancelAll()
 	f.pds.Abort(now)
+	f.failIdem(NoPeer, ses.Closed)
 	f.heed()
 	f.todo.clear()
 }

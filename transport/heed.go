@@ -57,7 +57,11 @@ func (f *FEP) heedAll() {
 			}
 		case pds.NewsRefused:
 			f.refused(p)
+			f.ses.Refused(p.Peer)
 		case pds.NewsProven:
+			if p.Peer != 0 { // else newSource notes it
+				f.peers[p.Peer].proven = true
+			}
 			if f.ses.Proven(p.Peer); f.ses.Serving(p.Slot) {
 				f.queueReturn(p)
 			}
@@ -78,8 +82,8 @@ func (f *FEP) heedAll() {
 
 // answered tells SES that a piece of a message was answered on a PDC.
 func (f *FEP) answered(p *pds.PDC, h ses.Handle, rsp *wire.Rsp) {
-	if rsp != nil && rsp.Opcode >= wire.RspWithData {
-		if rsp.Opcode == wire.RspNone {
+	if rsp != nil && rsp.Opcode != wire.RspDefault {
+		if rsp.Opcode == wire.RspNone || rsp.List == wire.ListOverflow && rsp.ModLen == 0 {
 			f.promised(p, h, rsp)
 			return
 		}
@@ -105,12 +109,16 @@ func (f *FEP) unrun(p *pds.PDC, h ses.Handle) {
 	f.todo.moveLater = append(f.todo.moveLater, h)
 }
 
-// promised is answered for a response that says that the RESPONSE comes later.
+// promised is answered for a response that says that the RESPONSE comes later, or that the target has
+// deferred the message.
 //
 //go:noinline
 func (f *FEP) promised(p *pds.PDC, h ses.Handle, rsp *wire.Rsp) {
 	f.ses.Answered(h, rsp)
 	f.ses.Promised(h, p.Slot)
+	if f.ses.Deferred(h) {
+		f.lanes[p.Slot].asked = true // PDS asks the target for signs of life, and so gives some
+	}
 }
 
 // An owner is the FEP as PDS sees it (pds.Owner).
@@ -155,6 +163,9 @@ func (f *FEP) gone(p *pds.PDC, why pds.Reason) {
 	}
 	if pr.rod == p {
 		pr.rod = nil
+	}
+	if f.pulls[id] == p {
+		delete(f.pulls, id)
 	}
 	f.returnsGone(p)
 	f.dropStopped(p, why)
@@ -221,6 +232,7 @@ func (f *FEP) failQueued(id PeerID, c ses.Cause) {
 		fail(p)
 	}
 	fail(pr.rod)
+	fail(f.pulls[id])
 	keep := f.todo.moveLater[:0]
 	for _, h := range f.todo.moveLater {
 		if peer, _, _ := f.ses.Info(h); peer == uint32(id) {
@@ -230,6 +242,7 @@ func (f *FEP) failQueued(id PeerID, c ses.Cause) {
 		}
 	}
 	f.todo.moveLater = keep
+	f.failIdem(id, c)
 	f.ses.PeerGone(uint32(id), c)
 }
 
@@ -296,7 +309,7 @@ func (f *FEP) oweAck(p *pds.PDC) {
 // posted first.
 func (f *FEP) refused(p *pds.PDC) {
 	pr, ln := &f.peers[p.Peer], &f.lanes[p.Slot]
-	if p != pr.short && p != pr.rod && ln.q.len() > 0 {
+	if p != pr.short && p != pr.rod && p != f.pulls[PeerID(p.Peer)] && ln.q.len() > 0 {
 		f.moveUnsent(ln)
 		f.wakePeer(PeerID(p.Peer))
 	}

@@ -89,7 +89,7 @@ func TestF18LongMessagePassesRefusedOnes(t *testing.T) {
 	} {
 		t.Run(fmt.Sprintf("%+v", c), func(t *testing.T) {
 			p := newPipe(t, func(cfg *Config) {
-				cfg.UnexpectedBytes, cfg.UnexpectedShare, cfg.MaxPDCs = 8<<20, 0.25, c.pdcs
+				cfg.UnexpectedBytes, cfg.UnexpectedShare, cfg.MaxPDCs, cfg.DeferrableMin = 8<<20, 0.25, c.pdcs, -1
 			})
 			n, refused, want := c.n, c.refused, c.want
 			p.post(p.b, Op{Kind: OpTRecv, Tag: 9, Buf: make([]byte, n), Context: "wanted"})

@@ -16,7 +16,7 @@ func (f *FEP) Leave(now time.Duration) {
 		return
 	}
 	f.now = now
-	f.barred = true
+	f.unusual, f.barred = true, true
 	f.ses.Leave()
 	f.pds.Leave(now)
 	f.heed()

@@ -25,7 +25,7 @@ func TestF22HeapWithinTheCap(t *testing.T) {
 		"messages": func(*rand.Rand) int { return 64 },
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := newStar(t, 4)
+			s := newStar(t, 4, func(c *Config) { c.DeferrableMin = -1 }) // headers have their own limit
 			rng := rand.New(rand.NewPCG(1, 22))
 			var to []PeerID
 			for _, f := range s.leaf {
@@ -54,11 +54,12 @@ func TestF22HeapWithinTheCap(t *testing.T) {
 				l := s.hub.Load()
 				grown := inuse() - before
 				t.Logf("flood %d: %d messages of %d KiB are kept in %d KiB; refused %d times", round, l.Unexpected, l.UnexpectedBytes>>10, grown>>10, refused()-was)
-				if l.UnexpectedBytes < limit*8/10 && l.Unexpected < 65536*8/10 {
+				if l.UnexpectedBytes < limit*8/10 && l.Unexpected < 1<<20*8/10 {
 					t.Errorf("the endpoint is not full: the test does not test")
 				}
-				if grown > limit*11/10 {
-					t.Errorf("the heap grew by %d KiB, the cap is %d", grown>>10, limit>>10)
+				// The state of a message does not count: 200 bytes at most.
+				if most := limit*11/10 + 200*int64(l.Unexpected); int64(grown) > most {
+					t.Errorf("the heap grew by %d KiB, the cap is %d", grown>>10, most>>10)
 				}
 				for s.hub.Unexpected() > 0 {
 					if err := s.hub.Post(s.now, &Op{Kind: OpRecv, Buf: buf}); err != nil {

@@ -3,7 +3,9 @@ package transport
 import (
 	"errors"
 
+	"github.com/uetkit/uetkit/transport/internal/amo"
 	"github.com/uetkit/uetkit/transport/internal/ses"
+	"github.com/uetkit/uetkit/transport/wire"
 )
 
 // OpKind is the kind of an operation.
@@ -11,15 +13,28 @@ type OpKind = ses.Kind
 
 // The kinds of operations.
 const (
-	OpWrite = ses.EvWrite // write to a region of the peer
-	OpRead  = ses.EvRead  // read from a region of the peer
-	OpSend  = ses.EvSend  // untagged message
-	OpTSend = ses.EvTSend // tagged message
-	OpRecv  = ses.EvRecv  // untagged receive
-	OpTRecv = ses.EvTRecv // tagged receive
+	OpWrite  = ses.EvWrite  // write to a region of the peer
+	OpRead   = ses.EvRead   // read from a region of the peer
+	OpAtomic = ses.EvAtomic // atomic operation on a region of the peer
+	OpFetch  = ses.EvFetch  // atomic operation that returns the old values
+	OpSend   = ses.EvSend   // untagged message
+	OpTSend  = ses.EvTSend  // tagged message
+	OpRecv   = ses.EvRecv   // untagged receive
+	OpTRecv  = ses.EvTRecv  // tagged receive
 
 	// OpRemoteWrite is the kind of an Event that nobody posted: a peer wrote to a region.
 	OpRemoteWrite = ses.EvRemoteWrite
+	// OpRemoteAtomic is the kind of an Event that nobody posted: a peer changed a region by an atomic
+	// operation.
+	OpRemoteAtomic = ses.EvRemoteAtomic
+	// OpCommit is the kind of an Event that ends nothing: Len bytes from the offset Tag of the region
+	// with this Context on are to be made durable. Then FEP.Committed is to be called with Data.
+	OpCommit = ses.EvCommit
+	// OpCommitted is the kind of an Event that nobody posted: what a peer wrote to a region, with remote
+	// CQ data, is durable. An OpRemoteWrite without data may have said that it is there.
+	OpCommitted = ses.EvCommitted
+	// OpRemoteRead is the kind of an Event that nobody posted: a peer has read from a region.
+	OpRemoteRead = ses.EvRemoteRead
 )
 
 // Level is a completion level (fi_cq(3)).
@@ -30,6 +45,8 @@ const (
 	LevelInject   = ses.LevelInject
 	LevelTransmit = ses.LevelTransmit
 	LevelDelivery = ses.LevelDelivery
+	LevelMatch    = ses.LevelMatch
+	LevelCommit   = ses.LevelCommit
 )
 
 // Look is how a tagged receive looks at unexpected messages. Package ses describes the
@@ -57,6 +74,12 @@ const NoPeer = ses.NoPeer
 // An Op is one operation to post.
 type Op = ses.Op
 
+// An AMO says what an atomic operation does.
+type AMO = ses.AMO
+
+// MaxAtomic bounds the operands of an atomic operation, in bytes.
+const MaxAtomic = ses.MaxAtomic
+
 // The errors of Post and Open. The operation was not accepted and causes no Event.
 var (
 	ErrFull    = errors.New("transport: no room for another operation now")
@@ -76,3 +99,18 @@ var (
 	ErrMemory   = errors.New("transport: region is empty, ends beyond the last address, or counts what may come twice")
 	ErrRegions  = errors.New("transport: too many regions")
 )
+
+// AMOFamily is what an atomic operation takes and returns.
+type AMOFamily = amo.Family
+
+// The families.
+const (
+	AMOBase    = amo.Base
+	AMOFetch   = amo.Fetch
+	AMOCompare = amo.Compare
+)
+
+// AMOValid reports whether there is an operation for a type in a family.
+func AMOValid(f AMOFamily, op wire.AtomicOp, t wire.AtomicType) bool {
+	return amo.Valid(f, op, t) == wire.RCNull
+}

@@ -50,6 +50,7 @@ type peer struct {
 	// have the number.
 	forgot  bool
 	lingers bool // listed in book.lingering
+	proven  bool // it has shown that it receives what is sent to it
 
 	search *search // of the size that the path carries; nil if nothing was ever too long
 }
@@ -164,6 +165,10 @@ func (f *FEP) maybeFree(id PeerID) {
 		f.todo.search = slices.DeleteFunc(f.todo.search, func(s PeerID) bool { return s == id })
 	}
 	f.ses.Forget(uint32(id))
+	if f.idem.table != nil {
+		f.idem.table.Forget(uint32(id))
+		delete(f.idem.queues, id)
+	}
 	delete(f.book.byAddr, p.addr)
 	f.book.free.push(id)
 }
@@ -229,6 +234,26 @@ func (f *FEP) lane(now time.Duration, id PeerID, p *peer, n int, ordered bool) *
 		return nil
 	}
 	return &f.lanes[(*at).Slot]
+}
+
+// pullLane returns the lane for reading what is left of rendezvous sends of the peer. Nothing else goes
+// there: the read would stand behind messages that the peer refuses until it has sent something, and this
+// is what it sends.
+func (f *FEP) pullLane(now time.Duration, id PeerID, p *peer, n int) *lane {
+	pdc := f.pulls[id]
+	if pdc == nil || !pdc.Usable() {
+		if p.ccc == nil {
+			p.ccc = f.newCCC()
+		}
+		if pdc = f.open(now, id, wire.RUD, p.ccc); pdc == nil {
+			return f.lane(now, id, p, n, false)
+		}
+		if f.pulls == nil {
+			f.pulls = make(map[PeerID]*pds.PDC)
+		}
+		f.pulls[id] = pdc
+	}
+	return &f.lanes[pdc.Slot]
 }
 
 // extraLanes is the number of lanes beyond Config.Lanes that a peer may have while its
@@ -372,7 +397,12 @@ func (f *FEP) requeue(now time.Duration, h ses.Handle) {
 		return // it ended
 	}
 	p := &f.peers[id]
-	ln := f.lane(now, PeerID(id), p, n, ordered)
+	var ln *lane
+	if f.ses.Pulls(h) {
+		ln = f.pullLane(now, PeerID(id), p, n)
+	} else {
+		ln = f.lane(now, PeerID(id), p, n, ordered)
+	}
 	if ln == nil {
 		f.ses.Abandon(h, ses.NoResource)
 		return

@@ -5,7 +5,9 @@ import (
 	"fmt"
 	"slices"
 	"testing"
+	"time"
 
+	"github.com/uetkit/uetkit/internal/dgram"
 	"github.com/uetkit/uetkit/transport/wire"
 )
 
@@ -74,7 +76,18 @@ func TestReadManyInFlight(t *testing.T) {
 			t.Fatalf("read %d brought other bytes", i)
 		}
 	}
+	p.pass()
 	p.checkIdle()
+}
+
+// pass lets the time pass in which the ends clear what was guaranteed.
+func (p *pipe) pass() {
+	for range 100 {
+		p.now += 10 * time.Millisecond
+		p.a.Advance(p.now)
+		p.b.Advance(p.now)
+		p.exchange()
+	}
 }
 
 func TestReadRefused(t *testing.T) {
@@ -209,4 +222,150 @@ func TestReadOfSingleUse(t *testing.T) {
 		t.Errorf("%q, live %v", got, g.Live())
 	}
 	p.checkIdle()
+}
+
+// T13: a peer asks for more and more and acknowledges no read data. What is served to it is bounded,
+// others read meanwhile, and when it is given up nothing of it is left.
+func TestT13NeverTakesReturnData(t *testing.T) {
+	s := newStar(t, 2, func(c *Config) { c.PeerTimeout, c.MaxSends, c.MPRange = 2*time.Second, 10_000, 16384 })
+	greedy, honest := s.leaf[0], s.leaf[1]
+	src := pattern(1<<20, 3)
+	readable(t, s.hub, 5, src)
+	to, _ := greedy.Peer(s.hub.cfg.Local, true)
+	for range 6000 {
+		if err := greedy.Post(s.now, &Op{Kind: OpRead, Peer: to, RI: 15, Buf: make([]byte, 1000), Key: 5}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	// deaf carries what the greedy peer sends, but for its ACKs.
+	deaf := func() {
+		greedy.Flush(s.now)
+		for greedy.Transmit(s.now, &s.d) {
+			for rest := s.d.Data; len(rest) > 0; {
+				var b []byte
+				b, rest = s.d.Next(rest)
+				if k := wire.Type(b[0] >> 3); k == wire.TypeAck || k == wire.TypeAckCC || k == wire.TypeAckCCX {
+					continue
+				}
+				s.hub.Receive(s.now, &dgram.Datagram{Data: append([]byte(nil), b...), Remote: greedy.cfg.Local})
+			}
+		}
+	}
+	at, _ := honest.Peer(s.hub.cfg.Local, true)
+	reads, begun := 0, s.now
+	buf := make([]byte, 100_000)
+	post := func() {
+		clear(buf)
+		if err := honest.Post(s.now, &Op{Kind: OpRead, Peer: at, RI: 15, Buf: buf, Key: 5, RemoteAddr: 77}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	post()
+	for s.now-begun < 5*time.Second {
+		deaf()
+		s.drain(s.hub)
+		s.drain(honest)
+		for _, f := range []*FEP{s.hub, greedy, honest} {
+			f.Advance(s.now)
+		}
+		for e := honest.NextEvent(); e != nil; e = honest.NextEvent() {
+			if e.Cause != OK || !bytes.Equal(buf, src[77:77+len(buf)]) {
+				t.Fatalf("read %d: %v", reads, e.Cause)
+			}
+			reads++
+			post()
+		}
+		for greedy.NextEvent() != nil {
+		}
+		s.now += time.Millisecond
+	}
+	if n := greedy.Stats().NacksRx[wire.NackNoSESMsgAvail]; n < 6000-4096 {
+		t.Errorf("only %d of 6000 reads were refused", n)
+	}
+	if reads < 1000 {
+		t.Errorf("%d reads of others in 5 s", reads)
+	}
+	greedy.Close(s.now)
+	for end := s.now + 4*time.Second; s.now < end; s.now += 10 * time.Millisecond {
+		s.drain(s.hub)
+		s.drain(honest)
+		s.hub.Advance(s.now)
+		honest.Advance(s.now)
+		for e := honest.NextEvent(); e != nil; e = honest.NextEvent() {
+			reads++
+		}
+	}
+	if !s.hub.Idle() {
+		t.Errorf("something of the greedy peer is left\n%s", s.hub.Dump())
+	}
+}
+
+func TestSmallReadsComeInTheACK(t *testing.T) {
+	// S-RMA-12: up to 16 bytes of a read, or of old values, come in the ACK of the request, guaranteed:
+	// ACKs that are lost come again with the same bytes, and nothing is executed twice.
+	for _, ordered := range []bool{false, true} {
+		p := newPipe(t, nil)
+		mem := pattern(100, 1)
+		if _, err := p.b.Register(RegionConfig{Key: 5, Buf: mem, Access: RemoteRead | RemoteWrite | RemoteAtomic, Endpoint: AllEndpoints}); err != nil {
+			t.Fatal(err)
+		}
+		read := func(n int) []byte {
+			buf := make([]byte, n)
+			p.post(p.a, Op{Kind: OpRead, Peer: p.toB, RI: 15, Buf: buf, Key: 5, RemoteAddr: 40, Ordered: ordered, Context: "r"})
+			return buf
+		}
+		for n, packets := range map[int]uint64{1: 0, 8: 0, 16: 0, 17: 1} {
+			was := p.b.Stats().TxData
+			buf := read(n)
+			p.exchange()
+			p.want(p.a, "r ok")
+			if got := p.b.Stats().TxData - was; got != packets || !bytes.Equal(buf, mem[40:40+n]) {
+				t.Errorf("%d bytes: %d packets of data, %x", n, got, buf)
+			}
+		}
+		k := 0
+		p.drop = func(from *FEP, b []byte) bool { k++; return from == p.b && k%3 != 0 }
+		clear(mem[:8])
+		for i := range 40 {
+			res := make([]byte, 8)
+			one := []byte{1, 0, 0, 0, 0, 0, 0, 0}
+			p.post(p.a, Op{Kind: OpFetch, Peer: p.toB, RI: 15, Buf: one, Key: 5, Ordered: ordered, AMO: &AMO{Op: wire.AtomicSum, Type: wire.Uint64, Result: res}, Context: i})
+			var got []string
+			for end := p.now + 10*time.Second; len(got) == 0 && p.now < end; p.now += 100 * time.Microsecond {
+				p.a.Advance(p.now)
+				p.b.Advance(p.now)
+				p.exchange()
+				got = p.events(p.a)
+			}
+			if len(got) != 1 || got[0] != fmt.Sprint(i, " ok") || res[0] != byte(i) {
+				t.Fatalf("addition %d: %q, the old value is %d", i, got, res[0])
+			}
+		}
+		if mem[0] != 40 {
+			t.Errorf("40 additions make %d", mem[0])
+		}
+		p.drop = nil
+		p.pass()
+		p.checkIdle()
+	}
+}
+
+func TestSmallReadsOfStrangersDoNotComeInTheACK(t *testing.T) {
+	// T27: nothing of a region goes to who may be a forgery.
+	s := newStar(t, 1)
+	mem := []byte("secret")
+	readable(t, s.hub, 5, mem)
+	to, _ := s.leaf[0].Peer(s.hub.cfg.Local, true)
+	if err := s.leaf[0].Post(s.now, &Op{Kind: OpRead, Peer: to, RI: 15, Buf: make([]byte, 6), Key: 5}); err != nil {
+		t.Fatal(err)
+	}
+	s.leaf[0].Transmit(s.now, &s.d)
+	s.d.Remote = s.leaf[0].cfg.Local
+	s.hub.Receive(s.now, &s.d)
+	s.hub.Flush(s.now)
+	for s.hub.Transmit(s.now, &s.d) {
+		if bytes.Contains(s.d.Data, mem) {
+			t.Error("it is in the first answer")
+		}
+	}
 }

@@ -248,8 +248,12 @@ func (f *FEP) dispatch(d *dgram.Datagram, b []byte, p *pds.PDC) {
 			f.dropInvalid(err)
 			return
 		}
-		if n.Flags&wire.NackFlagNT != 0 || n.Next != wire.NextNone {
+		switch {
+		case n.Next != wire.NextNone:
 			f.drop(DropHeader)
+			return
+		case n.Flags&wire.NackFlagNT != 0:
+			f.idemRefused(&n)
 			return
 		}
 		f.pds.ReceiveNack(&f.rx.in, &n)
@@ -281,6 +285,10 @@ func (f *FEP) dispatch(d *dgram.Datagram, b []byte, p *pds.PDC) {
 			return
 		}
 		f.drop(DropType) // sealed twice
+	case wire.TypeUUDReq:
+		f.datagram(b)
+	case wire.TypeRUDIReq, wire.TypeRUDIRsp:
+		f.idempotent(b)
 	default:
 		f.drop(DropType)
 	}
@@ -340,7 +348,11 @@ func (f *FEP) ackIn(d *dgram.Datagram, b []byte, p *pds.PDC) {
 			return
 		}
 	case wire.NextRspData:
-		if p != nil && p.Initiator() && f.lanes[p.Slot].asked && !p.AnswersCtl(a) {
+		if p == nil {
+			f.pds.ReceiveAckOf(&f.rx.in, nil, a, nil) // of a PDC that is gone
+			return
+		}
+		if p.Initiator() && f.lanes[p.Slot].asked && !p.AnswersCtl(a) {
 			f.readAck(p, a, b[n:])
 			return
 		}
@@ -434,9 +446,17 @@ func (f *FEP) request(d *dgram.Datagram, b []byte) {
 // maySYN reports whether a packet with SYN may come from the source that it has. If not it
 // counts the drop.
 func (f *FEP) maySYN() bool {
-	from := f.rx.in.From
+	if f.cfg.Datagram {
+		f.drop(DropType)
+		return false
+	}
+	return f.mayTalk()
+}
+
+// mayTalk reports whether messages from this source are taken. If not it counts the drop.
+func (f *FEP) mayTalk() bool {
 	if f.cfg.KnownPeersOnly {
-		if id, ok := f.book.byAddr[from]; !ok || !f.peers[id].known {
+		if id, ok := f.book.byAddr[f.rx.in.From]; !ok || !f.peers[id].known {
 			f.drop(DropUnknown)
 			return false
 		}
@@ -454,6 +474,9 @@ func (f *FEP) execute(p *pds.PDC, next wire.NextHdr, body []byte) {
 	if p.Later(m.PSN) {
 		src.Later, src.Behind = true, p.Behind(m.PSN)
 	}
+	if next != wire.NextReqStd {
+		src.PSN, src.Most = m.PSN, uint32(f.peers[p.Peer].mtu)
+	}
 	res := f.ses.Request(src, next, body)
 	switch {
 	case res.Nack != 0:
@@ -463,7 +486,11 @@ func (f *FEP) execute(p *pds.PDC, next wire.NextHdr, body []byte) {
 		f.drop(DropHeader)
 		return
 	}
-	if p.Accept(now, m, &res.Rsp, res.Gtd) {
+	owes := p.Accept(now, m, &res.Rsp, res.Gtd)
+	if res.Rsp.Opcode == wire.RspWithData {
+		p.AddData(m.PSN, res.Data, res.Small)
+	}
+	if owes {
 		f.oweAck(p)
 	}
 	f.heed()
@@ -506,7 +533,7 @@ func (f *FEP) releaseOne(now time.Duration, p *pds.PDC) bool {
 	if !ok {
 		return false
 	}
-	res := f.ses.Request(&ses.Source{Peer: p.Peer, PDC: p.Slot, Unproven: p.Unproven(), Ordered: true, Now: now}, next, body)
+	res := f.ses.Request(&ses.Source{Peer: p.Peer, PDC: p.Slot, Unproven: p.Unproven(), Ordered: true, Now: now, PSN: m.PSN, Most: uint32(f.peers[p.Peer].mtu)}, next, body)
 	switch {
 	case res.Bad:
 		f.drop(DropHeader)
@@ -516,7 +543,11 @@ func (f *FEP) releaseOne(now time.Duration, p *pds.PDC) bool {
 		p.EarlyRefused(now, res.Nack)
 		return false
 	}
-	if p.Accept(now, &m, &res.Rsp, res.Gtd) {
+	owes := p.Accept(now, &m, &res.Rsp, res.Gtd)
+	if res.Rsp.Opcode == wire.RspWithData {
+		p.AddData(m.PSN, res.Data, res.Small)
+	}
+	if owes {
 		f.oweAck(p)
 	}
 	f.heed()
@@ -550,6 +581,7 @@ func (f *FEP) newSource(p *pds.PDC) bool {
 		return false
 	}
 	p.SetPeer(uint32(id), f.peers[id].known)
+	f.peers[id].proven = f.peers[id].proven || !p.Unproven()
 	f.peers[id].pdcs++
 	f.adopt(p)
 	return true

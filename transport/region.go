@@ -1,6 +1,9 @@
 package transport
 
-import "github.com/uetkit/uetkit/transport/internal/ses"
+import (
+	"github.com/uetkit/uetkit/transport/internal/ses"
+	"github.com/uetkit/uetkit/transport/wire"
+)
 
 type (
 	RegionConfig = ses.RegionConfig // describes memory that peers may access
@@ -10,8 +13,9 @@ type (
 
 // The bits of Access.
 const (
-	RemoteRead  = ses.RemoteRead
-	RemoteWrite = ses.RemoteWrite
+	RemoteRead   = ses.RemoteRead
+	RemoteWrite  = ses.RemoteWrite
+	RemoteAtomic = ses.RemoteAtomic
 )
 
 // AllEndpoints as the Endpoint of a region means that it can be accessed through each endpoint.
@@ -30,6 +34,13 @@ func (f *FEP) Register(cfg RegionConfig) (*Region, error) {
 // Deregister removes a region. When it returns, no byte of it is read or written any more.
 // Requests that name it are answered BAD_MKEY from then on.
 func (f *FEP) Deregister(r *Region) { f.ses.Deregister(r) }
+
+// Committed says what became of an OpCommit with that Data: wire.RCOK if the bytes are durable, else an
+// error, which the initiator gets. Nothing happens if the FEP has closed meanwhile.
+func (f *FEP) Committed(id uint64, rc wire.RC) {
+	f.ses.Committed(id, rc)
+	f.queueReturns()
+}
 
 // NewKey draws a memory key that no region of the FEP has. Nobody can guess it unless the
 // source of randomness of the FEP can be guessed.

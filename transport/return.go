@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/uetkit/uetkit/transport/internal/pds"
+	"github.com/uetkit/uetkit/transport/internal/piece"
 	"github.com/uetkit/uetkit/transport/internal/ses"
 	"github.com/uetkit/uetkit/transport/wire"
 )
@@ -13,13 +14,14 @@ import (
 // What is to be returned waits in SES, by PDC. The PDC takes its turns in the lanes of its peer and
 // keeps to the windows of the peer, as one that this side opened.
 
-// asks notes that a message was queued in a lane, and reports whether it is a read.
+// asks notes that a message was queued in a lane, and reports whether it is a read, whose packets
+// have no bytes.
 func (f *FEP) asks(h ses.Handle, ln *lane) bool {
 	if !f.ses.On(h, ln.pdc.Slot) {
 		return false
 	}
 	ln.asked = true
-	return true
+	return f.ses.Bare(h)
 }
 
 // queueReturns queues the PDCs that have something to return.
@@ -35,6 +37,7 @@ func (f *FEP) queueReturns() {
 // until the source is proven.
 func (f *FEP) queueReturn(pdc *pds.PDC) {
 	if pdc.Unproven() {
+		pdc.WantProof(f.now)
 		return
 	}
 	p := &f.peers[pdc.Peer]
@@ -84,6 +87,9 @@ func (f *FEP) drainReturns(now time.Duration, p *peer, pdc *pds.PDC, path, last 
 			return last, laneDry
 		}
 		n := int(pc.Len) + wire.ReqLen + wire.RspDataLen + f.form.wrap
+		if pc.Kind&piece.Small != 0 {
+			n += wire.RspDataSmallLen - wire.RspDataLen
+		}
 		if !same || !f.out.room(n) {
 			return last, laneMore
 		}

@@ -22,7 +22,7 @@ func (f *FEP) canSeal(now time.Duration) bool {
 		f.todo.keyless = 0
 		return true
 	}
-	if f.todo.keyless == 0 && (f.todo.ready.len() > 0 || f.todo.flush || f.pds.Loose()) {
+	if f.todo.keyless == 0 && (f.todo.ready.len() > 0 || f.todo.flush || f.loose()) {
 		f.todo.keyless = now
 	}
 	return false
@@ -49,6 +49,10 @@ func (f *FEP) failKeyless(now time.Duration) {
 		f.ses.Abandon(h, ses.NoKey)
 	}
 	f.todo.moveLater = f.todo.moveLater[:0]
+	f.failIdem(NoPeer, ses.NoKey)
+	for f.grams.len() > 0 {
+		f.ses.Abandon(f.grams.pop(), ses.NoKey)
+	}
 }
 
 // openPacket verifies and decrypts a packet in place. It returns nil if it dropped the

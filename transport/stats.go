@@ -34,6 +34,7 @@ const (
 	DropEpoch                     // its epoch is over
 	DropBinding                   // its sender is not that of the PDC, or may not send here
 	DropTrimmed                   // trimmed by a switch, and no NACK is due (Config.Trimming)
+	DropReplay                    // a sealed packet without a PDC that came before, or too late to tell
 	NumDropReasons
 )
 
@@ -41,7 +42,7 @@ var dropNames = [NumDropReasons]string{
 	DropShort: "short", DropCRC: "crc", DropType: "type", DropNextHdr: "next_hdr", DropHeader: "header", DropLength: "length",
 	DropNoPDC: "no_pdc", DropSource: "source", DropUnsent: "unsent", DropStale: "stale", DropUnknown: "unknown", DropSelf: "self",
 	DropLimit: "limit", DropRate: "rate", DropClear: "clear", DropSecured: "secured", DropAuth: "auth", DropSDI: "sdi", DropKey: "key",
-	DropEpoch: "epoch", DropBinding: "binding", DropTrimmed: "trimmed",
+	DropEpoch: "epoch", DropBinding: "binding", DropTrimmed: "trimmed", DropReplay: "replay",
 }
 
 // String is the reason in a word. It is the same in every release: records and metrics use
@@ -65,8 +66,11 @@ type Stats struct {
 	TxBytes, RxBytes     uint64 // UDP payload bytes
 	TxTrains, RxTrains   uint64 // trains that Transmit filled and Receive got
 	TxData, RxData       uint64 // requests, resends included
-	RxTrimmed            uint64 // trimmed packets, those under DropTrimmed included
-	AcksTx, AcksRx       uint64
+	// RUDIRequests, RUDIResent and RUDIAnswers count the packets of RUDI that were sent: requests the
+	// first time, requests again, and answers.
+	RUDIRequests, RUDIResent, RUDIAnswers uint64
+	RxTrimmed                             uint64 // trimmed packets, those under DropTrimmed included
+	AcksTx, AcksRx                        uint64
 	// EVsUnbound counts answers that left from port 4793, because the port of the entropy value
 	// they should repeat could not be had (Standard encapsulation).
 	EVsUnbound uint64

@@ -105,11 +105,10 @@ func (f *FEP) shrink(id PeerID) {
 		f.resumeSearch(f.now, s)
 	}
 	f.pds.Each(func(pdc *pds.PDC) {
-		if pdc.Peer != uint32(id) || !pdc.Initiator() {
-			return
+		if pdc.Peer == uint32(id) {
+			f.pds.Void(f.now, pdc)
+			f.stop(pdc)
 		}
-		f.pds.Void(f.now, pdc)
-		f.stop(pdc)
 	})
 }
 
@@ -157,7 +156,7 @@ func (f *FEP) resumeSearch(now time.Duration, s *search) {
 func (f *FEP) planSearches() {
 	f.todo.searchAt = 0
 	for _, id := range f.todo.search {
-		if p := &f.peers[id]; p.short != nil || p.rod != nil || slices.ContainsFunc(p.long, func(c *pds.PDC) bool { return c != nil }) {
+		if p := &f.peers[id]; p.short != nil || p.rod != nil || slices.ContainsFunc(p.long, func(c *pds.PDC) bool { return c != nil }) || len(f.returning[id]) > 0 {
 			f.todo.searchAt = sooner(f.todo.searchAt, p.search.at)
 		}
 	}
@@ -193,7 +192,7 @@ func (f *FEP) askSize(now time.Duration, id PeerID, p *peer) {
 		return
 	}
 	s.at = now + searchGap
-	pdc := f.prober(p)
+	pdc := f.prober(id, p)
 	if pdc == nil {
 		return // none is open yet
 	}
@@ -206,8 +205,8 @@ func (f *FEP) askSize(now time.Duration, id PeerID, p *peer) {
 	}
 }
 
-// prober returns a PDC to the peer that PROBEs can use, nil if there is none.
-func (f *FEP) prober(p *peer) *pds.PDC {
+// prober returns a PDC that PROBEs to the peer can use, nil if there is none.
+func (f *FEP) prober(id PeerID, p *peer) *pds.PDC {
 	usable := func(c *pds.PDC) bool { return c != nil && c.State() == pds.Established }
 	if usable(p.short) {
 		return p.short
@@ -217,6 +216,9 @@ func (f *FEP) prober(p *peer) *pds.PDC {
 	}
 	if usable(p.rod) {
 		return p.rod
+	}
+	if i := slices.IndexFunc(f.returning[id], usable); i >= 0 {
+		return f.returning[id][i]
 	}
 	return nil
 }
@@ -258,6 +260,14 @@ type stopped struct {
 // stopped.
 func (f *FEP) voidAnswered(p *pds.PDC, pc piece.Piece, rsp *wire.Rsp) {
 	h := handle(pc)
+	if pc.Returns() {
+		if pc.Void() && f.ses.RecutReturn(pc, rsp) {
+			f.queueReturn(p)
+		} else {
+			f.answered(p, h, rsp)
+		}
+		return
+	}
 	back := pc.Void() && f.ses.Voided(h, rsp)
 	if pc.Kind == piece.Noop {
 		rsp = nil // it says nothing of the message

@@ -96,7 +96,7 @@ func traceFlag(field func(*Config) *bool) func(*Config, string) error {
 
 // newTraceFEP makes a FEP. A key other than 0 secures it, as the source ssi of a domain.
 func newTraceFEP(local netip.AddrPort, src rand.Source, start func() wire.PSN, words []string, key byte, ssi uint32) (*traceFEP, error) {
-	cfg := Config{Local: local, Packets: Packets{StartPSN: start}}
+	cfg := Config{Local: local, Packets: Packets{StartPSN: start}, Messages: Messages{DeferrableMin: -1}}
 	for _, w := range words {
 		name, v, _ := strings.Cut(w, "=")
 		set := traceWords[name]

@@ -6,6 +6,7 @@ import (
 
 	"github.com/uetkit/uetkit/internal/dgram"
 	"github.com/uetkit/uetkit/transport/internal/pds"
+	"github.com/uetkit/uetkit/transport/internal/piece"
 	"github.com/uetkit/uetkit/transport/internal/ses"
 	"github.com/uetkit/uetkit/transport/wire"
 )
@@ -62,7 +63,7 @@ func (f *FEP) join(remote *netip.AddrPort, path, n, class int) []byte {
 	}
 	f.follow()
 	t.n, t.size, t.off = t.n+1, t.size+n, t.size
-	t.full = n < d.Seg || t.n == dgram.MaxSegments || t.size+d.Seg > dgram.MaxTrain
+	t.full = n < d.Seg || t.n == f.form.most || t.size+d.Seg > dgram.MaxTrain
 	f.stats.TxPackets++
 	if f.sec != nil {
 		return f.secHeader(d.Data)
@@ -191,7 +192,7 @@ func (f *FEP) wrapUp(d *dgram.Datagram) {
 // for AckDelay or Flush. After Apart(true) they do not ride with a data packet that is
 // alone, but leave in the next train.
 func (f *FEP) Transmit(now time.Duration, d *dgram.Datagram) bool {
-	if f.todo.ready.len() == 0 && !f.todo.flush && len(f.todo.moveLater) == 0 && !f.pds.Loose() {
+	if f.todo.ready.len()|len(f.todo.moveLater) == 0 && !f.todo.flush && !f.loose() {
 		return false // usual after a train that was the only one
 	}
 	f.now = now
@@ -249,7 +250,7 @@ func (f *FEP) Transmit(now time.Duration, d *dgram.Datagram) bool {
 // returns false, having done nothing, if fillControl is needed. Without it a ping-pong
 // takes 1 % more instructions (docs/perf.md, Fast paths).
 func (f *FEP) fillAckAlone(now time.Duration) bool {
-	if !f.todo.flush || f.todo.acks.len() != 1 || f.pds.Loose() {
+	if !f.todo.flush || f.todo.acks.len() != 1 || f.loose() {
 		return false
 	}
 	p := &f.peers[f.todo.acks.front()]
@@ -276,6 +277,9 @@ func (f *FEP) fillAckAlone(now time.Duration) bool {
 func (f *FEP) fillControl(now time.Duration) {
 	if f.pds.Loose() {
 		f.fillLoose()
+	}
+	if f.other && f.out.size == 0 {
+		f.fillOther()
 	}
 	for len(f.out.d.Data) == 0 && f.todo.flush {
 		p := &f.peers[f.todo.acks.front()]
@@ -379,6 +383,9 @@ func (f *FEP) fillData(now time.Duration, id PeerID, p *peer) bool {
 		for _, pdc := range f.returning[id] {
 			pdc.Awaited = true
 		}
+		if pdc := f.pulls[id]; pdc != nil {
+			pdc.Awaited = true
+		}
 	}
 	return more
 }
@@ -423,10 +430,10 @@ func (f *FEP) drain(now time.Duration, p *peer, ln *lane) laneState {
 	for ln.q.len() > 0 && (!closing || ln.begun > 0) && !stopped {
 		h := ln.q.front()
 		pc, ok := f.ses.Peek(h, int(p.mtu))
-		if !ok && f.ses.Paced(h) {
-			break // cameBack queues the lane
-		}
 		if !ok {
+			if f.ses.Paced(h) {
+				break // cameBack queues the lane
+			}
 			f.pass(ln, h)
 			continue
 		}
@@ -438,7 +445,9 @@ func (f *FEP) drain(now time.Duration, p *peer, ln *lane) laneState {
 		if !pdc.CanPush(n + f.form.overhead) {
 			break
 		}
-		ln.begun = max(ln.begun, 1)
+		if ln.begun == 0 {
+			ln.begun = 1
+		}
 		pdc.Push(now, pc, n+f.form.overhead, uint8(path))
 		b := pdc.Header(f.join(pdc.Remote(), path, n, classNew))
 		f.joined(f.ses.AppendPiece(b, pc))
@@ -450,7 +459,7 @@ func (f *FEP) drain(now time.Duration, p *peer, ln *lane) laneState {
 		ln.bytes -= int(pc.Len)
 		if pc.Last() {
 			f.next(ln)
-			if pc.Error() {
+			if pc.Kind&(piece.Error|piece.End) != 0 {
 				f.recount(ln)
 			}
 		}
@@ -565,9 +574,7 @@ func (f *FEP) pathFor(now time.Duration, p *peer, pdc *pds.PDC) int {
 		return 0
 	}
 	if p.paths == nil {
-		p.paths = new(paths)
-		p.paths.spray.Init(len(f.cfg.Paths), false, f.rng)
-		p.paths.single.Init(len(f.cfg.Paths), true, f.rng)
+		f.choosePaths(p)
 	}
 	if pdc.Mode() == wire.ROD {
 		return p.paths.single.Pick(now)
@@ -576,6 +583,13 @@ func (f *FEP) pathFor(now time.Duration, p *peer, pdc *pds.PDC) int {
 		return f.out.d.Path
 	}
 	return p.paths.spray.Pick(now)
+}
+
+// choosePaths gives a peer its choice of paths.
+func (f *FEP) choosePaths(p *peer) {
+	p.paths = new(paths)
+	p.paths.spray.Init(len(f.cfg.Paths), false, f.rng)
+	p.paths.single.Init(len(f.cfg.Paths), true, f.rng)
 }
 
 // fillOwing adds ACKs and control packets of a peer's PDCs to the train. It reports whether
@@ -589,10 +603,11 @@ func (f *FEP) fillOwing(now time.Duration, p *peer) bool {
 			}
 			for pdc.AckOwed() {
 				remote, path := pdc.AckTo()
-				if !f.fits(remote, int(path), f.form.ackLen, classCtl) {
+				n := pdc.AckLen() + f.form.wrap
+				if !f.fits(remote, int(path), n, classCtl) {
 					return true
 				}
-				f.joined(pdc.NextAck(now, f.join(remote, int(path), pdc.AckLen()+f.form.wrap, classCtl)))
+				f.joined(pdc.NextAck(now, f.join(remote, int(path), n, classCtl)))
 				f.seal()
 				f.stats.AcksTx++
 			}

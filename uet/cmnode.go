@@ -8,6 +8,7 @@ import (
 
 	"github.com/uetkit/uetkit/fi"
 	"github.com/uetkit/uetkit/internal/cm"
+	"github.com/uetkit/uetkit/internal/portrange"
 	"github.com/uetkit/uetkit/transport/wire"
 )
 
@@ -32,7 +33,7 @@ type CMConfig struct {
 func (c *Config) cm(addr netip.AddrPort) cm.Config {
 	m := &c.CM
 	cfg := cm.Config{
-		Addr: addr, Handshake: m.Handshake, Idle: m.Idle, KeepAlive: m.KeepAlive,
+		Addr: addr, Ports: portrange.Range(c.Socket.Ports), Handshake: m.Handshake, Idle: m.Idle, KeepAlive: m.KeepAlive,
 		MaxHandshakes: m.MaxHandshakes, MaxSessions: m.MaxSessions, Rate: m.Rate, Burst: m.Burst,
 	}
 	return cfg
@@ -99,9 +100,10 @@ func (n *cmNode) put() {
 
 // A dialKey tells which endpoints of a domain share a node: those with an equal key.
 type dialKey struct {
-	ip  netip.Addr
-	sec *Security
-	cm  CMConfig
+	ip    netip.Addr
+	sec   *Security
+	cm    CMConfig
+	ports PortRange
 }
 
 // dialers are the nodes by which the endpoints of a domain connect.
@@ -114,7 +116,7 @@ type dialers struct {
 func (d *dialers) node(ip netip.Addr, c *Config) (*cmNode, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	key := dialKey{ip, c.Security, c.CM}
+	key := dialKey{ip, c.Security, c.CM, c.Socket.Ports}
 	n := d.nodes[key]
 	if n == nil {
 		var err error

@@ -46,14 +46,14 @@ type tally struct {
 
 // BindCntr binds a counter for the kinds of operations in flags (fi_ep_bind):
 // fi.Send, fi.Recv, fi.Read and fi.Write for what this endpoint posts, fi.RemoteRead
-// and fi.RemoteWrite for what peers do to its memory. An operation counts when
+// and fi.RemoteWrite for what peers do to its memory; one that returns old values is both. An operation counts when
 // its completion level is reached, whether or not it writes an entry, so
 // injected ones do too (R-CNTR-01, -11); one that fails counts as an error
 // (R-CNTR-04). Completion queues are needed as well.
 //
 // fi.EBADFLAGS: other flags, or none. fi.EINVAL: no counter, or one of the kinds
 // has one already (R-EP-04). fi.EOPNOTSUPP: remote kinds without the capability
-// fi.RMAEvent (R-CNTR-03), or fi.RemoteRead: reads are not counted at their target.
+// fi.RMAEvent (R-CNTR-03).
 // fi.EOPBADSTATE: the endpoint is enabled (R-EP-05).
 // fi.EBADF: the endpoint or the counter is closed. fi.EDOMAIN: the counter is of
 // another domain.
@@ -72,7 +72,7 @@ func (ep *Endpoint) BindCntr(c *cntr.Counter, flags fi.Flags) error {
 	if err := foreign(&ep.domain.parent, c); err != nil {
 		return err
 	}
-	if flags&cntrRemote != 0 && ep.info.Caps&fi.RMAEvent == 0 || flags&fi.RemoteRead != 0 {
+	if flags&cntrRemote != 0 && ep.info.Caps&fi.RMAEvent == 0 {
 		return fi.EOPNOTSUPP
 	}
 	places := []struct {
@@ -120,13 +120,15 @@ func (s *counters) tallyOf(c *cntr.Counter) *tally {
 // of returns the tally that an operation counts in, or nil.
 func (s *counters) of(k transport.OpKind) *tally {
 	switch {
-	case k == transport.OpRemoteWrite:
+	case k == transport.OpRemoteWrite || k == transport.OpRemoteAtomic:
 		return s.remoteWrite
+	case k == transport.OpRemoteRead:
+		return s.remoteRead
 	case receives(k):
 		return s.recv
-	case k == transport.OpWrite:
+	case k == transport.OpWrite || k == transport.OpAtomic:
 		return s.write
-	case k == transport.OpRead:
+	case k == transport.OpRead || k == transport.OpFetch:
 		return s.read
 	}
 	return s.send

@@ -3,9 +3,11 @@ package uet
 import (
 	"errors"
 	"fmt"
+	"log/slog"
 
 	"go.uber.org/zap"
 
+	"github.com/uetkit/uetkit/internal/portrange"
 	"github.com/uetkit/uetkit/transport/wire"
 )
 
@@ -33,11 +35,19 @@ type Config struct {
 	// KnownPeersOnly drops packets from addresses that are not in the address vector.
 	// Default false: messages from unknown sources are accepted.
 	KnownPeersOnly bool
+	// RUDI lets writes and reads go by RUDI where the key of the region has IdempotentKey and
+	// nothing needs a PDC: remote CQ data, an order, a fence, durability. Their packets have no
+	// PDC, and an answer each. The peer may execute one several times and keeps no state for it; who
+	// asks keeps at most 64 packets under way to a peer. In clear, operations go by RUD until a PDC
+	// is open to the peer. Default false.
+	RUDI bool
 	// Logger gets the few events that somebody should act on, never a line per packet. It
 	// is called from a goroutine of its own without locks, so it may block and may call the
 	// endpoint. It must not call Close, which waits until all lines are written. nil
 	// disables logging.
 	Logger *zap.Logger
+	// Slog is Logger for programs that have log/slog; one of the two is to be set.
+	Slog *slog.Logger
 	// Tap, if not nil, is called with every datagram that the endpoint sends or receives,
 	// damaged ones too, in the order of the socket calls. It must not keep its argument.
 	// The endpoint is locked meanwhile: Tap must neither block nor call the endpoint
@@ -86,6 +96,14 @@ func (c *Config) check() error {
 	}
 	if c.Paths < 0 || c.Paths > MaxPaths {
 		return fmt.Errorf("uet: Paths %d is not 0 to %d", c.Paths, MaxPaths)
+	}
+	if r := portrange.Range(c.Socket.Ports); r.Check() != nil {
+		return fmt.Errorf("uet: Socket.Ports: %w", r.Check())
+	} else if c.Paths > 1 && !r.IsZero() && r.Len() < c.Paths {
+		return fmt.Errorf("uet: Socket.Ports %v are fewer than Paths %d", r, c.Paths)
+	}
+	if c.Logger != nil && c.Slog != nil {
+		return errors.New("uet: Logger and Slog are two loggers; set one")
 	}
 	if c.Tuning.Trimming && c.NoCRC && c.Security == nil {
 		return errors.New("uet: Tuning.Trimming needs the CRC, which tells a whole packet from one that was cut: not with NoCRC")

@@ -38,14 +38,19 @@ func (s *sink) end() {
 // kindFlags are the flags of a completion that tell the kind of its operation (R-CQ-106
 // to R-CQ-111).
 var kindFlags = [...]fi.Flags{
-	transport.OpSend:  fi.Send | fi.Msg,
-	transport.OpTSend: fi.Send | fi.Tagged,
-	transport.OpWrite: fi.Write | fi.RMA,
-	transport.OpRead:  fi.Read | fi.RMA,
-	transport.OpRecv:  fi.Recv | fi.Msg,
-	transport.OpTRecv: fi.Recv | fi.Tagged,
+	transport.OpSend:   fi.Send | fi.Msg,
+	transport.OpTSend:  fi.Send | fi.Tagged,
+	transport.OpWrite:  fi.Write | fi.RMA,
+	transport.OpRead:   fi.Read | fi.RMA,
+	transport.OpAtomic: fi.Write | fi.Atomic,
+	transport.OpFetch:  fi.Read | fi.Atomic,
+	transport.OpRecv:   fi.Recv | fi.Msg,
+	transport.OpTRecv:  fi.Recv | fi.Tagged,
 
-	transport.OpRemoteWrite: fi.RemoteWrite | fi.RMA,
+	transport.OpRemoteWrite:  fi.RemoteWrite | fi.RMA,
+	transport.OpRemoteAtomic: fi.RemoteWrite | fi.Atomic,
+	transport.OpCommitted:    fi.RemoteWrite | fi.RMA,
+	transport.OpRemoteRead:   fi.RemoteRead | fi.RMA,
 }
 
 // receives reports whether operations of kind k are receives.
@@ -102,7 +107,11 @@ func (o *owner) Deliver(n int) {
 // buffer. The release is part of the last entry; if that is an error or is not written, it
 // is an entry of its own (R-MSG-12).
 func (o *owner) deliver(ev *transport.Event) {
-	if len(o.cntrs.all) > 0 && ev.Flags&opLook == 0 { // by a look no message was received or lost
+	if ev.Kind == transport.OpCommit {
+		ev.Context.(*MR).persist.ask((*Endpoint)(o), ev.Data, ev.Tag, uint64(ev.Len))
+		return
+	}
+	if len(o.cntrs.all) > 0 && ev.Flags&opLook == 0 && ev.Kind != transport.OpCommitted { // by a look no message was received or lost
 		o.cntrs.of(ev.Kind).add(ev)
 	}
 	b, recv := &o.txq, receives(ev.Kind)
@@ -110,7 +119,7 @@ func (o *owner) deliver(ev *transport.Event) {
 		b = &o.rxq
 	}
 	if ev.Flags&opRemote != 0 {
-		if m := ev.Context.(*MR); m.tally != nil {
+		if m := ev.Context.(*MR); m.tally != nil && m.counted&kindFlags[ev.Kind] != 0 && ev.Kind != transport.OpCommitted {
 			m.tally.counting.Count(1, uint64(ev.Len))
 		}
 		if ev.Context = nil; !ev.HasData { // R-RMA-03

@@ -33,8 +33,8 @@ const (
 )
 
 // An Endpoint sends and receives messages (fi_endpoint(3)). It is reliable and
-// connectionless (FI_EP_RDM) or connected (FI_EP_MSG), and has a UDP socket of its
-// own.
+// connectionless (FI_EP_RDM) or connected (FI_EP_MSG), or has datagrams that may be lost, come in
+// any order, and find no receive (FI_EP_DGRAM). It has a UDP socket of its own.
 type Endpoint struct {
 	posts   // the posting calls, with the endpoint's own default flags
 	domain  *Domain
@@ -112,8 +112,8 @@ type binding struct {
 // rejected. fi.EBUSY: another endpoint is open for the request. fi.EOPBADSTATE: the passive
 // endpoint in info listens, or another endpoint has its address.
 func (d *Domain) OpenEndpoint(info *Info, ctx any) (*Endpoint, error) {
-	if info == nil || info.Ep.Type != fi.EpUnspec && info.Ep.Type != fi.EpRDM && info.Ep.Type != fi.EpMsg || !info.SrcAddr.IP.IsValid() {
-		return nil, fmt.Errorf("uet: open endpoint: no RDM or MSG endpoint with a source address is described: %w", fi.EINVAL)
+	if info == nil || info.Ep.Type != fi.EpUnspec && info.Ep.Type != fi.EpRDM && info.Ep.Type != fi.EpMsg && info.Ep.Type != fi.EpDgram || !info.SrcAddr.IP.IsValid() {
+		return nil, fmt.Errorf("uet: open endpoint: no RDM, MSG or DGRAM endpoint with a source address is described: %w", fi.EINVAL)
 	}
 	if info.Handle != nil && info.Ep.Type != fi.EpMsg {
 		return nil, fmt.Errorf("uet: open endpoint: a handle is for MSG endpoints: %w", fi.EINVAL)
@@ -125,7 +125,7 @@ func (d *Domain) OpenEndpoint(info *Info, ctx any) (*Endpoint, error) {
 		return nil, err
 	}
 	ep := &Endpoint{domain: d, info: *info, context: ctx}
-	ep.log, ep.lines = newScribe(info.Config.Logger)
+	ep.log, ep.lines = newScribe(info.Config.logger())
 	if info.Ep.Type == fi.EpMsg {
 		var err error
 		if ep.connection, err = newConnection(ep, info.Handle); err != nil {
@@ -160,6 +160,9 @@ func (ep *Endpoint) unenabled() error {
 	case stateEnabled, stateDisabled:
 		return fi.EOPBADSTATE // R-EP-05
 	case stateClosed:
+		return fi.EBADF
+	}
+	if ep.domain == nil { // it was never opened
 		return fi.EBADF
 	}
 	return nil
@@ -385,7 +388,7 @@ func (ep *Endpoint) enable() error {
 	core, mover := ep.driven()
 	ep.drv = driver.New(driver.Config{
 		Core: core, Mover: mover, Conn: &socket{Conn: ep.conn}, Owner: (*owner)(ep),
-		Auto: ep.info.Domain.DataProgress != fi.ProgressManual,
+		Auto: ep.info.Domain.DataProgress != fi.ProgressManual, KeepSlice: ep.info.Config.Tuning.KeepSlice,
 	})
 	if err := ep.secure(); err != nil {
 		_ = ep.drv.Close()
@@ -410,9 +413,9 @@ func (ep *Endpoint) enable() error {
 func (ep *Endpoint) bound() (fi.Caps, error) {
 	caps := ep.info.Caps
 	if caps == 0 {
-		caps = grantCaps(0, &reasons{})
+		caps = grantCaps(0, kindOf(ep.info.Ep.Type), &reasons{})
 	}
-	if caps&(fi.Send|fi.Recv) == 0 && caps&fi.RMA == 0 {
+	if caps&(fi.Send|fi.Recv) == 0 && caps&(fi.RMA|fi.Atomic) == 0 {
 		caps |= fi.Send | fi.Recv
 	}
 	switch {
@@ -433,16 +436,16 @@ func (ep *Endpoint) bound() (fi.Caps, error) {
 // fix sets the fields that follow from the capabilities. They do not change afterwards.
 func (ep *Endpoint) fix(caps fi.Caps) {
 	ep.ordered = ep.info.Tx.MsgOrder&sendOrder != 0
-	ep.orderedRMA = ep.info.Tx.MsgOrder&rmaOrder != 0
+	ep.orderedRMA = ep.info.Tx.MsgOrder&(rmaOrder|atomicOrder) != 0
 	ep.source = caps&(fi.Source|fi.SourceErr) != 0
 	ep.sourceErr = caps&fi.SourceErr != 0
 	// Posting needs the capability and the modifier of its direction.
 	if caps&fi.Send != 0 {
 		ep.txCaps = caps & (fi.Msg | fi.Tagged)
 	}
-	ep.txCaps |= caps & (fi.RMA | fi.Read | fi.Write | fi.Fence)
-	if caps&fi.RMA != 0 {
-		ep.rmaCaps = caps & (fi.RemoteRead | fi.RemoteWrite)
+	ep.txCaps |= caps & (fi.RMA | fi.Atomic | fi.Read | fi.Write | fi.Fence | fi.RMAPmem)
+	if caps&(fi.RMA|fi.Atomic) != 0 {
+		ep.rmaCaps = caps & (fi.RMA | fi.Atomic | fi.RemoteRead | fi.RemoteWrite | fi.RMAPmem)
 	}
 	if caps&fi.Recv != 0 {
 		ep.rxCaps = caps & (fi.Msg | fi.Tagged | fi.DirectedRecv | fi.TaggedDirectedRecv | fi.MultiRecv | fi.TaggedMultiRecv)
@@ -483,6 +486,8 @@ func (ep *Endpoint) logPath() {
 const (
 	sendOrder = fi.OrderSAS | fi.OrderSAW | fi.OrderWAS
 	rmaOrder  = fi.OrderWAW | fi.OrderRAW | fi.OrderRMAWAW | fi.OrderRMARAW | fi.OrderSAW | fi.OrderWAS
+	// atomicOrder are those of atomic operations among each other: on a ROD PDC they are executed in order.
+	atomicOrder = fi.OrderAtomicRAR | fi.OrderAtomicRAW | fi.OrderAtomicWAR | fi.OrderAtomicWAW
 )
 
 // open opens the socket and makes the FEP.
@@ -515,6 +520,10 @@ func (ep *Endpoint) open() error {
 		return fmt.Errorf("uet: enable: %w: %w", err, fi.EINVAL)
 	}
 	ep.conn, ep.fep = conn, fep
+	if tc.Datagram {
+		ep.opts.maxLen[0] = min(ep.opts.maxLen[0], uint64(tc.PayloadMTU))
+		ep.info.Ep.MaxMsgSize = ep.opts.maxLen[0]
+	}
 	inject := tc.PayloadMTU
 	if n := ep.info.Tx.InjectSize; n > 0 && n < inject {
 		inject = n
@@ -555,6 +564,7 @@ func (ep *Endpoint) engine(conn *udp.Conn, id wire.Addr, dscp uint8) transport.C
 			tc.PayloadMTU = payloadMTU(mtu, ep.info.SrcAddr.IP, cfg.Security != nil)
 		}
 	}
+	tc.Datagram = ep.info.Ep.Type == fi.EpDgram
 	if ep.connection != nil {
 		tc.KnownPeersOnly = true // the one that it is connected to
 	}
@@ -641,6 +651,9 @@ func openErrno(err error) fi.Errno {
 // endpoint gets fi.Shutdown; no further event comes to this side. fi.EBADF: it is closed already.
 // fi.EBUSY: aliases are open (R-EP-17).
 func (ep *Endpoint) Close() error {
+	if ep.domain == nil {
+		return fi.EBADF
+	}
 	ep.mu.Lock()
 	if ep.aliases > 0 {
 		ep.mu.Unlock()

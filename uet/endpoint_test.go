@@ -139,7 +139,7 @@ func TestOpenNonsense(t *testing.T) {
 	d, err := f.OpenDomain(in, nil)
 	ok(t, err)
 	for _, bad := range []*Info{
-		nil, {}, {Ep: EpAttr{Type: fi.EpDgram}, SrcAddr: in.SrcAddr}, {Config: Config{PayloadMTU: 7}, SrcAddr: in.SrcAddr},
+		nil, {}, {Ep: EpAttr{Type: 77}, SrcAddr: in.SrcAddr}, {Config: Config{PayloadMTU: 7}, SrcAddr: in.SrcAddr},
 		{Config: Config{JobID: 1 << 24}, SrcAddr: in.SrcAddr}, {Config: Config{Paths: 1000}, SrcAddr: in.SrcAddr},
 		{Ep: EpAttr{AuthKey: []byte{1}}, SrcAddr: in.SrcAddr},
 	} {

@@ -23,6 +23,10 @@ const (
 	// peer carries in one packet, and what interface and peer would take. It comes with
 	// FI_EMSGSIZE in an event, whose data names the peer; nothing failed.
 	ProvPath = 0x300
+	// ProvUntold says that the peer is of a make that does not tell when the level is reached: of
+	// FI_MATCH_COMPLETE it has the message and no receive for it, of FI_COMMIT_COMPLETE it has the
+	// bytes. It comes with FI_EOPNOTSUPP.
+	ProvUntold = 0x400
 )
 
 // rcErrno is the errno of each SES return code that ends an operation
@@ -126,6 +130,8 @@ func errno(cause transport.Cause, rc wire.RC, nack wire.NackCode) (err fi.Errno,
 		return fi.EKEYREJECTED, prov
 	case transport.NoMessage: // R-ERR-39, R-TAG-08
 		return fi.ENOMSG, prov
+	case transport.Untold: // R-CMPL-12
+		return fi.EOPNOTSUPP, ProvUntold
 	}
 	return fi.EOTHER, prov
 }
@@ -176,6 +182,8 @@ func ProvString(prov uint32) string {
 		return "no provider error"
 	case prov == ProvGaveUp:
 		return "packet delivery gave up: no acknowledgement from the peer"
+	case prov == ProvUntold:
+		return "the peer keeps the message without a receive, and does not tell when one matches it"
 	case prov > ProvNack && prov < ProvGaveUp:
 		return "PDS NACK " + wire.NackCode(prov-ProvNack).String()
 	case prov >= ProvDrop && prov < ProvDrop+uint32(transport.NumDropReasons):

@@ -60,18 +60,19 @@ func TestErrnoOfEveryCause(t *testing.T) {
 		err  fi.Errno
 		prov uint32
 	}{
-		transport.Truncated:   {fi.ETRUNC, 0},        // R-ERR-38
-		transport.Cancelled:   {fi.ECANCELED, 0},     // R-ERR-37
-		transport.TimedOut:    {fi.ETIMEDOUT, 0x1FF}, // R-ERR-33
-		transport.Unreachable: {fi.EHOSTUNREACH, 0},  // R-ERR-35
-		transport.Aborted:     {fi.ECONNABORTED, 0},  // R-ERR-34
-		transport.PeerError:   {fi.EIO, 0x23},        // R-ERR-45
-		transport.NoResource:  {fi.ENOBUFS, 0},       // F32
-		transport.NotReady:    {fi.ENORX, 0},         // F18
-		transport.TooBig:      {fi.EMSGSIZE, 0},      // F7
-		transport.Closed:      {fi.ECANCELED, 0},     // F27
-		transport.NoMessage:   {fi.ENOMSG, 0},        // R-ERR-39
-		transport.NoKey:       {fi.EKEYREJECTED, 0},  // F33
+		transport.Truncated:   {fi.ETRUNC, 0},         // R-ERR-38
+		transport.Cancelled:   {fi.ECANCELED, 0},      // R-ERR-37
+		transport.TimedOut:    {fi.ETIMEDOUT, 0x1FF},  // R-ERR-33
+		transport.Unreachable: {fi.EHOSTUNREACH, 0},   // R-ERR-35
+		transport.Aborted:     {fi.ECONNABORTED, 0},   // R-ERR-34
+		transport.PeerError:   {fi.EIO, 0x23},         // R-ERR-45
+		transport.NoResource:  {fi.ENOBUFS, 0},        // F32
+		transport.NotReady:    {fi.ENORX, 0},          // F18
+		transport.TooBig:      {fi.EMSGSIZE, 0},       // F7
+		transport.Closed:      {fi.ECANCELED, 0},      // F27
+		transport.NoMessage:   {fi.ENOMSG, 0},         // R-ERR-39
+		transport.NoKey:       {fi.EKEYREJECTED, 0},   // F33
+		transport.Untold:      {fi.EOPNOTSUPP, 0x400}, // R-CMPL-12
 	}
 	for c := transport.OK + 1; c.String() != "unknown cause"; c++ {
 		if c == transport.Rejected {

@@ -41,10 +41,10 @@ func Example_readme() {
 func Example_whyNothingGoesOn() {
 	ep := open("127.0.0.1")
 	defer ep.Close()
-	hints := &uet.Info{Tx: uet.TxAttr{OpFlags: fi.MatchComplete}}
+	hints := &uet.Info{Tx: uet.TxAttr{OpFlags: fi.CommitComplete}}
 
 	for _, r := range uet.Explain(hints) { // why GetInfo returns nothing, or not that interface
-		fmt.Println(r) // Tx.OpFlags MATCH_COMPLETE (there is …): the target does not tell yet when …; take FI_DELIVERY_COMPLETE, …
+		fmt.Println(r) // Tx.OpFlags COMMIT_COMPLETE (there is …): messages and reads would have it too, …; give it to each call of WriteMsg or AtomicMsg …
 	}
 	for _, w := range ep.Diagnose() { // what each operation that has not ended waits for
 		if w.Cause != uet.WaitNothing {

@@ -16,12 +16,15 @@ import (
 // sets up once.
 type end struct {
 	*uet.Endpoint
-	cq *cq.CQ
-	av *av.AV
+	domain *uet.Domain
+	cq     *cq.CQ
+	av     *av.AV
 }
 
-func open(node string) end {
-	info, err := uet.GetInfo(node, "", fi.Source, nil)
+func open(node string) end { return openWith(node, nil) }
+
+func openWith(node string, hints *uet.Info) end {
+	info, err := uet.GetInfo(node, "", fi.Source, hints)
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -33,7 +36,7 @@ func open(node string) end {
 	if err != nil {
 		log.Fatal(err)
 	}
-	var e end
+	e := end{domain: domain}
 	e.Endpoint, _ = domain.OpenEndpoint(info[0], nil)
 	e.cq, _ = domain.OpenCQ(cq.Attr{Format: fi.CQTagged, WaitObj: fi.WaitUnspec}, nil)
 	e.av, _ = domain.OpenAV(av.Attr{}, nil)
@@ -111,7 +114,7 @@ func Example_completionLevels() {
 		fmt.Printf("%s\n", buf[:b.next().Len])
 	}
 	// A level that is not offered is refused rather than weakened.
-	err := a.SendMsg(&uet.Msg{Addr: toB}, fi.MatchComplete)
+	err := a.SendMsg(&uet.Msg{Addr: toB}, fi.CommitComplete)
 	fmt.Println(errors.Is(err, fi.EOPNOTSUPP))
 	// Output:
 	// INJECT_COMPLETE

@@ -39,6 +39,45 @@ func (r Reason) String() string {
 	return s + ": " + r.Why + "; " + r.Mend
 }
 
+// An InfoError is the error of GetInfo when nothing meets the hints. It is fi.ENODATA by errors.Is.
+type InfoError struct {
+	// Reasons are what Explain returns, with the node of the call.
+	Reasons []Reason
+}
+
+// saidReasons is how many reasons the text of an InfoError has.
+const saidReasons = 8
+
+// Error names the hints that cannot be met, or, if all can be met somewhere, what is missing at
+// each interface.
+func (e *InfoError) Error() string {
+	general := slices.ContainsFunc(e.Reasons, func(r Reason) bool { return r.Interface == "" && r.Why != noInterface })
+	var said []string
+	left := 0
+	for _, r := range e.Reasons {
+		switch {
+		case general != (r.Interface == "") || r.Why == noInterface:
+		case len(said) == saidReasons:
+			left++
+		default:
+			said = append(said, r.String())
+		}
+	}
+	if left > 0 {
+		said = append(said, fmt.Sprintf("and %d more, which Explain has", left))
+	}
+	if len(said) == 0 {
+		said = []string{"this host has no network interface"}
+	}
+	return "nothing meets the hints: " + strings.Join(said, ". ")
+}
+
+// Unwrap returns fi.ENODATA.
+func (e *InfoError) Unwrap() error { return fi.ENODATA }
+
+// noInterface is the reason beside those of each interface.
+const noInterface = "no interface serves the hints"
+
 // Explain returns the reasons why GetInfo, with these hints and no node, offers less or
 // nothing: hints that cannot be met, and interfaces that are unusable or do not meet them.
 // It has a Reason without an Interface exactly if GetInfo returns nothing. It uses
@@ -93,7 +132,7 @@ func (r *reasons) none(hints *Info, ifaces []netInterface) {
 		r.refuse("Domain.Name", name, strings.Join(names, ", "), "this host has no interface of that name", "leave Domain.Name out, or name one of these")
 		return
 	}
-	r.refuse("Domain", hints.Domain.Name, "", "no interface serves the hints", "see the reason of each interface")
+	r.refuse("Domain", hints.Domain.Name, "", noInterface, "see the reason of each interface")
 }
 
 // caps refuses the capabilities that are not available, each with a reason of its own.
@@ -104,7 +143,10 @@ func (r *reasons) caps(field string, want, there fi.Caps) {
 		if !ok {
 			n = refusal{"there is no such capability here", "ask for " + there.String() + ", or leave " + field + " 0"}
 		}
-		if field != "Caps" && (primaryCaps|secondaryCaps)&c != 0 {
+		switch exists := (primaryCaps|secondaryCaps)&c != 0; {
+		case exists && field == "Caps":
+			n = refusal{"datagrams do not have it", "use FI_EP_RDM, or leave it out"}
+		case exists:
 			n = refusal{"it is no capability of this object", "ask for it in Caps alone"}
 		}
 		r.refuse(field, c, "", n.why, n.mend)
@@ -125,16 +167,22 @@ func (r *reasons) opFlags(field string, want, there fi.Flags) {
 	for bad := want &^ there; bad != 0; bad &= bad - 1 {
 		f := bad & -bad
 		n, ok := noFlag[f]
-		if !ok {
+		switch {
+		case ok:
+		case f&fi.Levels != 0:
+			n = refusal{"nothing answers a datagram", "use FI_EP_RDM, or leave it out"}
+		default:
 			n = refusal{"it cannot be a default of the operations of this direction", "give it with the call that needs it, or leave " + field + " 0"}
 		}
 		r.refuse(field, f, there, n.why, n.mend)
 	}
 }
 
-func (r *reasons) order(field string, want fi.Order) {
-	if bad := want &^ msgOrders; bad != 0 {
-		r.refuse(field, bad, msgOrders, "there are no reads, writes and atomics to be ordered, only messages", "ask for FI_ORDER_SAS, the order of messages, or leave "+field+" 0")
+func (r *reasons) order(field string, want, there fi.Order) {
+	if bad := want &^ there; bad != 0 && there == 0 {
+		r.refuse(field, bad, there, "datagrams may arrive in any order", "leave "+field+" 0, or use FI_EP_RDM")
+	} else if bad != 0 {
+		r.refuse(field, bad, there, "there are no reads, writes and atomics to be ordered, only messages", "ask for FI_ORDER_SAS, the order of messages, or leave "+field+" 0")
 	}
 }
 
@@ -179,8 +227,6 @@ const (
 
 // notOffered are capabilities that a libfabric program may ask for.
 var notOffered = map[fi.Caps]refusal{
-	fi.Atomic:       {"atomics are not built yet", "send a message (FI_MSG, FI_TAGGED), and let the target change its memory"},
-	fi.RMAPmem:      {"there is no persistent memory target yet", "let the target store what it received, and answer"},
 	fi.Multicast:    {"UET is unicast", "send to each peer"},
 	fi.Collective:   {"collectives are the business of a layer above", "build them of messages"},
 	fi.HMEM:         {"a user-space UDP transport reads and writes host memory only", "copy to host memory first"},
@@ -194,6 +240,5 @@ var notOffered = map[fi.Caps]refusal{
 
 // noFlag are the default flags of operations that are not offered.
 var noFlag = map[fi.Flags]refusal{
-	fi.MatchComplete:  {"the target does not tell yet when a message was matched; a weaker level is not passed off as this one", "take FI_DELIVERY_COMPLETE, and let the target answer"},
-	fi.CommitComplete: {"there is no persistent memory target yet", "take FI_DELIVERY_COMPLETE, and let the target answer when it has stored the data"},
+	fi.CommitComplete: {"messages and reads would have it too, which are never durable", "give it to each call of WriteMsg or AtomicMsg that is to be durable"},
 }

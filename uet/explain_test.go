@@ -135,3 +135,40 @@ func TestExplainEveryRefusalIsWalked(t *testing.T) {
 		}
 	}
 }
+
+// The error of GetInfo says which hint cannot be met, and at which interface.
+func TestInfoErrorSaysWhy(t *testing.T) {
+	for _, c := range []struct {
+		hints      *Info
+		node       string
+		says, lies string
+	}{
+		{&Info{Caps: fi.HMEM}, "", "Caps HMEM: a user-space UDP transport", "no interface"},
+		{&Info{Domain: DomainAttr{Name: "nosuch0"}}, "", "Domain.Name nosuch0 (there is ", "no interface serves"},
+		{&Info{SrcAddr: wire.Addr{IP: netip.MustParseAddr("192.0.2.1")}}, "", "lo: SrcAddr 192.0.2.1 (there is 127.0.0.1", "no interface serves"},
+		{&Info{Config: Config{Security: &Security{}}}, "", "Config.Security a zero Security", "interface"},
+		{&Info{Caps: fi.HMEM}, "127.0.0.1", "Caps HMEM", "interface"},
+	} {
+		_, err := GetInfo(c.node, "", 0, c.hints)
+		var e *InfoError
+		if !errors.Is(err, fi.ENODATA) || !errors.As(err, &e) {
+			t.Errorf("%v", err)
+			continue
+		}
+		if !strings.Contains(err.Error(), c.says) || strings.Contains(err.Error(), c.lies) {
+			t.Errorf("%q: %v", c.says, err)
+		}
+		if c.node == "" && !slices.Equal(e.Reasons, Explain(c.hints)) {
+			t.Errorf("other reasons than Explain's: %v", e.Reasons)
+		}
+	}
+	for _, c := range []struct{ node, service, says string }{
+		{"127.0.0.1:4793", "", `say node "127.0.0.1", service "4793"`},
+		{"127.0.0.1", "nosuchservice", `service "nosuchservice"`},
+		{"no host", "", `node "no host"`},
+	} {
+		if _, err := GetInfo(c.node, c.service, 0, nil); !errors.Is(err, fi.ENODATA) || !strings.Contains(err.Error(), c.says) {
+			t.Errorf("%q, %q: %v", c.node, c.service, err)
+		}
+	}
+}

@@ -19,7 +19,7 @@ type parent struct {
 	children int
 	// queues are the queues and vectors. They do not know their parent.
 	queues []queue
-	gone   bool
+	open   bool // between open and close: a zero parent is closed
 }
 
 // A queue is an object of a parent that knows whether it is closed.
@@ -29,7 +29,7 @@ type queue interface{ Closed() bool }
 func (p *parent) adopt() error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.gone {
+	if !p.open {
 		return fi.EBADF
 	}
 	p.children++
@@ -48,7 +48,7 @@ func keep[Q queue](p *parent, open func() (Q, error)) (Q, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	var none Q
-	if p.gone {
+	if !p.open {
 		return none, fi.EBADF
 	}
 	q, err := open()
@@ -86,12 +86,12 @@ func (p *parent) close() error {
 	defer p.mu.Unlock()
 	p.prune()
 	switch {
-	case p.gone:
+	case !p.open:
 		return fi.EBADF
 	case p.children > 0 || len(p.queues) > 0:
 		return fi.EBUSY
 	}
-	p.gone = true
+	p.open = false
 	return nil
 }
 
@@ -113,7 +113,7 @@ func OpenFabric(info *Info, ctx any) (*Fabric, error) {
 	if err := why.err(); err != nil {
 		return nil, fmt.Errorf("uet: open fabric: %w", err)
 	}
-	return &Fabric{attr: info.Fabric, context: ctx}, nil
+	return &Fabric{parent: parent{open: true}, attr: info.Fabric, context: ctx}, nil
 }
 
 // Attr returns the attributes that the fabric was opened with.
@@ -148,7 +148,7 @@ func (f *Fabric) OpenDomain(info *Info, ctx any) (*Domain, error) {
 	if err := f.adopt(); err != nil {
 		return nil, err
 	}
-	d := &Domain{fabric: f, attr: info.Domain, format: info.AddrFormat, context: ctx}
+	d := &Domain{parent: parent{open: true}, fabric: f, attr: info.Domain, format: info.AddrFormat, context: ctx}
 	d.attr.AuthKey = append([]byte(nil), d.attr.AuthKey...)
 	return d, nil
 }

@@ -26,14 +26,19 @@ const NumericHost = fi.NumericHost
 // port number or name. They name the destination, or with fi.Source the local address. Nil
 // hints ask for nothing but socket addresses (see Info.AddrFormat).
 //
-// fi.ENODATA: nothing meets the hints, or node cannot be resolved. fi.EBADFLAGS: flags
-// other than fi.Source and fi.NumericHost. fi.EINVAL: contradictory arguments.
+// fi.ENODATA: nothing meets the hints, and the error is an *InfoError that says which hint on
+// which interface; or node cannot be resolved. fi.EBADFLAGS: flags other than fi.Source and
+// fi.NumericHost. fi.EINVAL: contradictory arguments.
 func GetInfo(node, service string, flags fi.Flags, hints *Info) ([]*Info, error) {
-	infos, err := getInfo(node, service, flags, hints, &reasons{})
-	if err != nil {
-		return nil, err
+	var why reasons
+	infos, err := getInfo(node, service, flags, hints, &why)
+	switch {
+	case err == nil:
+		return infos, nil
+	case err == error(fi.ENODATA) && why.refused():
+		err = &InfoError{why.list}
 	}
-	return infos, nil
+	return nil, fmt.Errorf("uet: getinfo: %w", err)
 }
 
 // getInfo is GetInfo, and also collects the reason of every refusal for Explain. It fails
@@ -60,7 +65,7 @@ func getInfo(node, service string, flags fi.Flags, hints *Info, why *reasons) ([
 		} else {
 			dst = a
 			if !dst.IP.IsValid() {
-				return nil, fi.EINVAL // a service without a node names no peer
+				return nil, fmt.Errorf("service %q without a node names no peer; say fi.Source if it is the local port: %w", service, fi.EINVAL)
 			}
 		}
 	}
@@ -171,6 +176,12 @@ func (l *netInterface) way(tmpl, hints *Info, ip netip.Addr, src, dst wire.Addr,
 		return refuse("Config.PayloadMTU", info.Config.PayloadMTU, fmt.Sprintf("%d with an MTU of %d", most, l.mtu),
 			"packets with so much payload do not fit the MTU of the interface", fmt.Sprintf("ask for %d or less, or raise the MTU on the whole path (ip link set %s mtu …)", most, l.name))
 	}
+	if info.Ep.Type == fi.EpDgram { // R-INFO-11
+		info.Ep.MaxMsgSize = uint64(info.Config.PayloadMTU)
+		if hints.Ep.MaxMsgSize > info.Ep.MaxMsgSize {
+			return refuse("Ep.MaxMsgSize", hints.Ep.MaxMsgSize, info.Ep.MaxMsgSize, "a datagram is one packet, and that takes less on this interface", "send shorter messages, or use FI_EP_RDM")
+		}
+	}
 	info.Tx.InjectSize = info.Config.PayloadMTU // R-INFO-12
 	if hints.Tx.InjectSize > info.Tx.InjectSize {
 		return refuse("Tx.InjectSize", hints.Tx.InjectSize, info.Tx.InjectSize, "an injected message is one packet, and that takes less on this interface", "inject less, or send longer messages without inject")
@@ -210,7 +221,8 @@ func (in *Info) check() error {
 // without addresses (R-INFO-01 to 26), and adds the reasons of its refusals to why.
 func match(h *Info, why *reasons) *Info {
 	in := &Info{Config: h.Config, AddrFormat: h.AddrFormat}
-	in.Caps = grantCaps(h.Caps, why)
+	kind := kindOf(h.Ep.Type)
+	in.Caps = grantCaps(h.Caps, kind, why)
 	if !h.AddrFormat.Known() {
 		why.refuse("AddrFormat", h.AddrFormat, "FI_SOCKADDR, FI_SOCKADDR_IN, FI_SOCKADDR_IN6, FI_ADDR_STR", "addresses are IP addresses with a port, or strings of them", "leave AddrFormat out, or ask for one of these")
 	}
@@ -220,9 +232,12 @@ func match(h *Info, why *reasons) *Info {
 	if a := &h.SrcAddr; a.PIDonFEP > maxID || a.RI > maxID {
 		why.refuse("SrcAddr", fmt.Sprintf("PIDonFEP %d, RI %d", a.PIDonFEP, a.RI), maxID, "they have 12 bits", "leave them 0 for the default")
 	}
-	in.matchTx(&h.Tx, why)
-	in.matchRx(&h.Rx, why)
+	in.matchTx(&h.Tx, kind, why)
+	in.matchRx(&h.Rx, kind, why)
 	in.matchEp(&h.Ep, why)
+	if sec := h.Config.Security; sec != nil && sec.kind == cm.SecOff {
+		why.refuse("Config.Security", "a zero Security", "", "it has neither a key nor a certificate", "make one by LoadClusterKey or LoadTLSSecurity, or leave the field nil for packets in clear")
+	}
 	if sec := h.Config.Security; sec != nil && sec.kind == cm.SecTLS && in.Ep.Type != fi.EpMsg {
 		why.refuse("Config.Security", "certificates", "a cluster key", "certificates secure connections", "ask for FI_EP_MSG endpoints, or take a cluster key (LoadClusterKey)")
 	}
@@ -231,31 +246,49 @@ func match(h *Info, why *reasons) *Info {
 	return in
 }
 
+// A kind is what endpoints of one type offer.
+type kind struct {
+	caps   fi.Caps
+	levels fi.Flags // of completion
+	orders fi.Order
+}
+
+// kindOf returns what endpoints of a type offer (R-INFO-06).
+func kindOf(t fi.EpType) *kind {
+	if t == fi.EpDgram {
+		return &kind{datagramCaps, fi.InjectComplete | fi.TransmitComplete, 0}
+	}
+	return &kind{primaryCaps | secondaryCaps, fi.Levels, msgOrders}
+}
+
 // grantCaps grants the capabilities asked for, and no primary capability beyond them. If
 // none is asked for, it grants all but askedCaps.
-func grantCaps(want fi.Caps, why *reasons) fi.Caps {
-	why.caps("Caps", want, primaryCaps|secondaryCaps)
+func grantCaps(want fi.Caps, k *kind, why *reasons) fi.Caps {
+	why.caps("Caps", want, k.caps)
 	if want&fi.ExactDirectedRecv != 0 && want&(fi.DirectedRecv|fi.TaggedDirectedRecv) == 0 {
 		why.refuse("Caps", want, "", "FI_EXACT_DIRECTED_RECV says how directed receives match, and none are asked for", "ask for FI_DIRECTED_RECV or FI_TAGGED_DIRECTED_RECV as well")
 	}
+	if want&fi.RMAPmem != 0 && want&(fi.RMA|fi.Atomic) == 0 {
+		why.refuse("Caps", want, "", "FI_RMA_PMEM says what one-sided operations can make durable, and none are asked for", "ask for FI_RMA or FI_ATOMIC as well")
+	}
 	if want == 0 {
-		return (primaryCaps | secondaryCaps) &^ askedCaps
+		return k.caps &^ askedCaps
 	}
 	c := want
 	if c&(fi.Msg|fi.Tagged) != 0 && c&(fi.Send|fi.Recv) == 0 {
 		c |= fi.Send | fi.Recv // man fi_getinfo: no modifier means all
 	}
-	if c&fi.RMA != 0 && c&(rmaCaps&^fi.RMA) == 0 {
-		c |= rmaCaps
+	if c&(fi.RMA|fi.Atomic) != 0 && c&sideCaps == 0 {
+		c |= sideCaps
 	}
 	return c | domainCaps
 }
 
-func (in *Info) matchTx(h *TxAttr, why *reasons) {
+func (in *Info) matchTx(h *TxAttr, k *kind, why *reasons) {
 	why.tclass("Tx.TClass", h.TClass)
 	why.within("Tx.Caps", h.Caps, txCaps, in.Caps)
-	why.opFlags("Tx.OpFlags", h.OpFlags, txOpFlags)
-	why.order("Tx.MsgOrder", h.MsgOrder)
+	why.opFlags("Tx.OpFlags", h.OpFlags, txOpFlags&(k.levels|^fi.Levels))
+	why.order("Tx.MsgOrder", h.MsgOrder, k.orders)
 	why.atMost("Tx.Size", h.Size, maxQueueSize, "more operations at once than an endpoint holds", "ask for less, and post again when fi.EAGAIN is over")
 	why.atMost("Tx.IovLimit", h.IovLimit, IovLimit, "more vector elements than a message may have", "send fewer, longer elements")
 	why.atLeast0("Tx.InjectSize", h.InjectSize)
@@ -267,13 +300,13 @@ func (in *Info) matchTx(h *TxAttr, why *reasons) {
 	}
 }
 
-func (in *Info) matchRx(h *RxAttr, why *reasons) {
+func (in *Info) matchRx(h *RxAttr, k *kind, why *reasons) {
 	if h.OpFlags&fi.MultiRecv != 0 && in.Caps&(fi.MultiRecv|fi.TaggedMultiRecv) == 0 {
 		why.refuse("Rx.OpFlags", h.OpFlags, in.Caps, "FI_MULTI_RECV is a default of receives without being a capability of the endpoint", "ask for FI_MULTI_RECV or FI_TAGGED_MULTI_RECV in Caps as well")
 	}
 	why.within("Rx.Caps", h.Caps, rxCaps, in.Caps)
 	why.opFlags("Rx.OpFlags", h.OpFlags, rxOpFlags)
-	why.order("Rx.MsgOrder", h.MsgOrder)
+	why.order("Rx.MsgOrder", h.MsgOrder, k.orders)
 	why.atMost("Rx.Size", h.Size, maxQueueSize, "more operations at once than an endpoint holds", "ask for less, and post again when fi.EAGAIN is over")
 	why.atMost("Rx.IovLimit", h.IovLimit, IovLimit, "more vector elements than a message may have", "receive into fewer, longer elements")
 	in.Rx = RxAttr{
@@ -286,11 +319,9 @@ func (in *Info) matchRx(h *RxAttr, why *reasons) {
 
 func (in *Info) matchEp(h *EpAttr, why *reasons) {
 	switch h.Type { // R-INFO-01
-	case fi.EpUnspec, fi.EpRDM, fi.EpMsg:
-	case fi.EpDgram:
-		why.refuse("Ep.Type", h.Type, "FI_EP_RDM, FI_EP_MSG", "unreliable delivery (UUD) is not built yet", "use FI_EP_RDM: it is reliable, and connectionless as well")
+	case fi.EpUnspec, fi.EpRDM, fi.EpMsg, fi.EpDgram:
 	default:
-		why.refuse("Ep.Type", h.Type, "FI_EP_RDM, FI_EP_MSG", "there is no such endpoint type here", "use FI_EP_RDM, or FI_EP_MSG for connections")
+		why.refuse("Ep.Type", h.Type, "FI_EP_RDM, FI_EP_MSG, FI_EP_DGRAM", "there is no such endpoint type here", "use FI_EP_RDM, FI_EP_MSG for connections, or FI_EP_DGRAM for datagrams that may be lost")
 	}
 	if h.Protocol != 0 && h.Protocol != protoUET {
 		why.refuse("Ep.Protocol", fmt.Sprintf("%#x", h.Protocol), fmt.Sprintf("%#x", uint32(protoUET)), "the one protocol here is Ultra Ethernet Transport", "leave Ep.Protocol 0")
@@ -306,8 +337,8 @@ func (in *Info) matchEp(h *EpAttr, why *reasons) {
 		Type: fi.EpRDM, Protocol: protoUET, ProtocolVersion: 1, MaxMsgSize: MaxMsgSize, MemTagFormat: fi.TagBits,
 		TxCtxCnt: 1, RxCtxCnt: 1, AuthKey: h.AuthKey,
 	}
-	if h.Type == fi.EpMsg {
-		in.Ep.Type = fi.EpMsg
+	if h.Type == fi.EpMsg || h.Type == fi.EpDgram {
+		in.Ep.Type = h.Type
 	}
 	if h.MemTagFormat == fi.TagMPI || h.MemTagFormat == fi.TagCCL {
 		in.Ep.MemTagFormat = h.MemTagFormat // R-INFO-14; bit patterns are all granted by fi.TagBits
@@ -426,11 +457,11 @@ func jobOf(key []byte) (uint32, error) {
 func resolve(node, service string, flags fi.Flags, format fi.AddrFormat) (wire.Addr, error) {
 	if strings.HasPrefix(node, wire.AddrScheme) {
 		if service != "" { // R-AV-15
-			return wire.Addr{}, fi.EINVAL
+			return wire.Addr{}, fmt.Errorf("node %q has a port of its own and takes no service (%q): %w", node, service, fi.EINVAL)
 		}
 		a, err := wire.ParseAddr(node)
 		if err != nil {
-			return wire.Addr{}, fi.EINVAL
+			return wire.Addr{}, fmt.Errorf("node %q: %w: %w", node, err, fi.EINVAL)
 		}
 		return a, nil
 	}
@@ -438,7 +469,7 @@ func resolve(node, service string, flags fi.Flags, format fi.AddrFormat) (wire.A
 	if service != "" {
 		p, err := net.DefaultResolver.LookupPort(context.Background(), "udp", service)
 		if err != nil {
-			return wire.Addr{}, fi.ENODATA
+			return wire.Addr{}, fmt.Errorf("service %q is no UDP port, and no name of one: %w: %w", service, err, fi.ENODATA)
 		}
 		port = p
 	} else if flags&fi.Source == 0 {
@@ -450,7 +481,7 @@ func resolve(node, service string, flags fi.Flags, format fi.AddrFormat) (wire.A
 	ip, err := netip.ParseAddr(node)
 	if err != nil {
 		if flags&fi.NumericHost != 0 {
-			return wire.Addr{}, fi.ENODATA
+			return wire.Addr{}, fmt.Errorf("node %q is no IP address, and fi.NumericHost takes nothing else: %w", node, fi.ENODATA)
 		}
 		network := "ip"
 		switch format {
@@ -461,7 +492,7 @@ func resolve(node, service string, flags fi.Flags, format fi.AddrFormat) (wire.A
 		}
 		ips, err := net.DefaultResolver.LookupNetIP(context.Background(), network, node)
 		if err != nil || len(ips) == 0 {
-			return wire.Addr{}, fi.ENODATA
+			return wire.Addr{}, unresolved(node, err)
 		}
 		ip = ips[0]
 		for _, x := range ips { // IPv4 first, as the other providers do
@@ -472,6 +503,16 @@ func resolve(node, service string, flags fi.Flags, format fi.AddrFormat) (wire.A
 		}
 	}
 	return wire.SockAddr(netip.AddrPortFrom(ip.Unmap(), uint16(port))), nil
+}
+
+// unresolved is the error of a name that no address was found for. An address with a port is
+// a frequent mistake.
+func unresolved(node string, err error) error {
+	hint := ""
+	if host, port, e := net.SplitHostPort(node); e == nil {
+		hint = fmt.Sprintf("; a node has no port: say node %q, service %q", host, port)
+	}
+	return fmt.Errorf("node %q: no such host%s: %w", node, hint, errors.Join(err, fi.ENODATA))
 }
 
 func fits(f fi.AddrFormat, ip netip.Addr) bool {

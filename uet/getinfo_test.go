@@ -63,12 +63,14 @@ var refusedHints = map[string]struct {
 	field string
 	Info
 }{
-	"dgram endpoint":        {"Ep.Type", Info{Ep: EpAttr{Type: fi.EpDgram}}},
+	"tagged datagrams":      {"Caps", Info{Caps: fi.Tagged, Ep: EpAttr{Type: fi.EpDgram}}},
+	"ordered datagrams":     {"Tx.MsgOrder", Info{Tx: TxAttr{MsgOrder: fi.OrderSAS}, Ep: EpAttr{Type: fi.EpDgram}}},
+	"delivered datagrams":   {"Tx.OpFlags", Info{Tx: TxAttr{OpFlags: fi.DeliveryComplete}, Ep: EpAttr{Type: fi.EpDgram}}},
+	"long datagrams":        {"Ep.MaxMsgSize", Info{Ep: EpAttr{Type: fi.EpDgram, MaxMsgSize: 1 << 20}}},
 	"endpoint type":         {"Ep.Type", Info{Ep: EpAttr{Type: 77}}},
 	"protocol":              {"Ep.Protocol", Info{Ep: EpAttr{Protocol: 7}}},
 	"protocol version":      {"Ep.ProtocolVersion", Info{Ep: EpAttr{ProtocolVersion: 2}}},
 	"persistent memory":     {"Caps", Info{Caps: fi.Msg | fi.RMAPmem}},
-	"atomic":                {"Caps", Info{Caps: fi.Atomic}},
 	"multicast":             {"Caps", Info{Caps: fi.Multicast}},
 	"unknown capability":    {"Caps", Info{Caps: 1 << 63}},
 	"multi-receive":         {"Rx.OpFlags", Info{Caps: fi.Msg, Rx: RxAttr{OpFlags: fi.MultiRecv}}},
@@ -91,7 +93,6 @@ var refusedHints = map[string]struct {
 	"negative receives":     {"Rx.Size", Info{Rx: RxAttr{Size: -1}}},
 	"vector":                {"Tx.IovLimit", Info{Tx: TxAttr{IovLimit: 65}}},
 	"receive vector":        {"Rx.IovLimit", Info{Rx: RxAttr{IovLimit: 65}}},
-	"match complete":        {"Tx.OpFlags", Info{Tx: TxAttr{OpFlags: fi.MatchComplete}}},
 	"commit complete":       {"Tx.OpFlags", Info{Tx: TxAttr{OpFlags: fi.CommitComplete}}},
 	"send flag":             {"Tx.OpFlags", Info{Tx: TxAttr{OpFlags: fi.Peek}}},
 	"receive flag":          {"Rx.OpFlags", Info{Rx: RxAttr{OpFlags: fi.Inject}}},
@@ -162,7 +163,7 @@ func TestOpenRefusesWhatGetInfoDoes(t *testing.T) {
 		default:
 			in.SrcAddr = src
 		}
-		if in.Tx.InjectSize > 0 {
+		if in.Tx.InjectSize > 0 || in.Ep.Type == fi.EpDgram && in.Ep.MaxMsgSize > 0 {
 			continue // reduced to what is available
 		}
 		if ep, err := r.domain.OpenEndpoint(&in, nil); !errors.Is(err, fi.EINVAL) {
@@ -264,7 +265,7 @@ func TestGetInfoGrantsWhatIsAsked(t *testing.T) {
 	}
 	for bit := range 64 {
 		o := fi.Order(1) << bit
-		if o&(fi.OrderSAS|fi.OrderSAW|fi.OrderWAS|fi.OrderWAW|fi.OrderRAW|fi.OrderRMAWAW|fi.OrderRMARAW) != 0 {
+		if o&(fi.OrderSAS|fi.OrderSAW|fi.OrderWAS|fi.OrderWAW|fi.OrderRAW|fi.OrderRMAWAW|fi.OrderRMARAW|atomicOrder) != 0 {
 			in := loopback(t, &Info{Tx: TxAttr{MsgOrder: o}, Rx: RxAttr{MsgOrder: o}})
 			raw, waw := o&(fi.OrderRAW|fi.OrderRMARAW) != 0, o&(fi.OrderWAW|fi.OrderRMAWAW) != 0
 			if in.Tx.MsgOrder != o || in.Rx.MsgOrder != o || (in.Ep.MaxOrderRAWSize == MaxMsgSize) != raw || (in.Ep.MaxOrderWAWSize == MaxMsgSize) != waw {
@@ -285,8 +286,10 @@ func TestGetInfoGrantsWhatIsAsked(t *testing.T) {
 		want(t, err, fi.ENODATA)
 	}
 	// R-INFO-04, -05: RMA and its events are granted if asked for; without a modifier all are.
-	if in := loopback(t, &Info{Caps: fi.RMA | fi.RMAEvent}); in.Caps&rmaCaps != rmaCaps || in.Caps&fi.RMAEvent == 0 || in.Caps&(fi.Msg|fi.Send) != 0 {
-		t.Errorf("asked for RMA, granted %v", in.Caps)
+	for _, c := range []fi.Caps{fi.RMA, fi.Atomic} {
+		if in := loopback(t, &Info{Caps: c | fi.RMAEvent}); in.Caps&rmaCaps != c|sideCaps || in.Caps&fi.RMAEvent == 0 || in.Caps&(fi.Msg|fi.Send) != 0 {
+			t.Errorf("asked for %v, granted %v", c, in.Caps)
+		}
 	}
 	// R-INFO-08: no bit outside those asked for.
 	if in := loopback(t, &Info{Domain: DomainAttr{MRMode: fi.MRLocal | fi.MRProvKey}}); in.Domain.MRMode != fi.MRProvKey {

@@ -148,23 +148,27 @@ const protoUET = 0x8000_0555
 // The capabilities and modes of this provider. R-INFO-24: anything else in hints means
 // fi.ENODATA.
 const (
-	txCaps = fi.Msg | fi.Tagged | fi.Send | fi.Fence | fi.RMA | fi.Read | fi.Write
+	txCaps = fi.Msg | fi.Tagged | fi.Send | fi.Fence | fi.RMA | fi.Atomic | fi.Read | fi.Write | fi.RMAPmem
 	rxCaps = fi.Msg | fi.Tagged | fi.Recv | fi.DirectedRecv | fi.TaggedDirectedRecv | fi.ExactDirectedRecv |
-		fi.Source | fi.SourceErr | fi.MultiRecv | fi.TaggedMultiRecv | fi.RMA | fi.RemoteRead | fi.RemoteWrite | fi.RMAEvent
+		fi.Source | fi.SourceErr | fi.MultiRecv | fi.TaggedMultiRecv | fi.RMA | fi.Atomic | fi.RemoteRead | fi.RemoteWrite | fi.RMAEvent | fi.RMAPmem
 
-	rmaCaps       = fi.RMA | fi.Read | fi.Write | fi.RemoteRead | fi.RemoteWrite
+	sideCaps      = fi.Read | fi.Write | fi.RemoteRead | fi.RemoteWrite // which side of fi.RMA and fi.Atomic
+	rmaCaps       = fi.RMA | fi.Atomic | sideCaps
 	primaryCaps   = fi.Msg | fi.Tagged | fi.Send | fi.Recv | fi.DirectedRecv | rmaCaps
-	secondaryCaps = fi.TaggedDirectedRecv | fi.ExactDirectedRecv | fi.Source | fi.SourceErr | fi.MultiRecv | fi.TaggedMultiRecv | fi.Fence | fi.RMAEvent |
+	secondaryCaps = fi.TaggedDirectedRecv | fi.ExactDirectedRecv | fi.Source | fi.SourceErr | fi.MultiRecv | fi.TaggedMultiRecv | fi.Fence | fi.RMAEvent | fi.RMAPmem |
+		fi.AVUserID | fi.LocalComm | fi.RemoteComm
+	// datagramCaps are those of FI_EP_DGRAM (R-INFO-06).
+	datagramCaps = fi.Msg | fi.Send | fi.Recv | fi.DirectedRecv | fi.ExactDirectedRecv | fi.Source | fi.SourceErr | fi.MultiRecv |
 		fi.AVUserID | fi.LocalComm | fi.RemoteComm
 	domainCaps = fi.LocalComm | fi.RemoteComm
 	// askedCaps are granted only if asked for: they have a cost, or change what calls do.
-	askedCaps = fi.SourceErr | fi.Fence | fi.ExactDirectedRecv | fi.AVUserID | rmaCaps | fi.RMAEvent
+	askedCaps = fi.SourceErr | fi.Fence | fi.ExactDirectedRecv | fi.AVUserID | rmaCaps | fi.RMAEvent | fi.RMAPmem
 
 	// R-INFO-21
-	txOpFlags = fi.Inject | fi.Completion | fi.InjectComplete | fi.TransmitComplete | fi.DeliveryComplete
+	txOpFlags = fi.Inject | fi.Completion | fi.InjectComplete | fi.TransmitComplete | fi.DeliveryComplete | fi.MatchComplete
 	rxOpFlags = fi.Completion | fi.MultiRecv
 
 	// msgOrders are the orders offered. Not among them is what would hold a write back until an
 	// earlier read has its bytes.
-	msgOrders = sendOrder | rmaOrder
+	msgOrders = sendOrder | rmaOrder | atomicOrder
 )

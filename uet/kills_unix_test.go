@@ -87,11 +87,12 @@ type killEnd struct {
 	to      fi.Addr
 	life    uint32
 	rng     *rand.Rand
-	seq     uint32 // of the latest send
-	out     int    // sends that have not ended
-	posted  func(seq uint32)
+	seq     uint32                  // of the latest send
+	out     int                     // sends that have not ended
+	posted  func(seq uint32, n int) // may come again for one that was not taken
 	sent    func(seq uint32, err error)
 	got     func(life, seq uint32)
+	lost    func(error) // of a receive
 	wrong   func(error)
 	stopped bool // post no more sends
 }
@@ -109,6 +110,7 @@ func (k *killEnd) turn() {
 		if k.rng.IntN(8) == 0 {
 			n = 12 + k.rng.IntN(killLong-12)
 		}
+		k.posted(k.seq+1, n) // before: then it was, whenever this goroutine runs again
 		if err := k.ep.TSend(killMessage(make([]byte, n), k.life, k.seq+1), k.to, 1, k.seq+1); err != nil {
 			if !errors.Is(err, fi.EAGAIN) {
 				k.wrong(fmt.Errorf("send: %w", err))
@@ -117,7 +119,6 @@ func (k *killEnd) turn() {
 		}
 		k.seq++
 		k.out++
-		k.posted(k.seq)
 	}
 	var es [16]cq.Entry
 	var ce cq.Error
@@ -144,7 +145,8 @@ func (k *killEnd) turn() {
 	}
 	if errors.Is(err, fi.EAVAIL) {
 		if _, err := k.rx.ReadErr(&ce, 0); err == nil {
-			k.recv(ce.Context.([]byte)) // its sender was killed (F25)
+			k.lost(&ce) // its sender was killed (F25)
+			k.recv(ce.Context.([]byte))
 		}
 	}
 }
@@ -185,7 +187,7 @@ func killedProcess(v string) error {
 		return err
 	}
 	// Each line is written at once: what was said before the kill can be read.
-	k.posted = func(uint32) {}
+	k.posted = func(uint32, int) {}
 	k.wrong = func(err error) { fmt.Println("error", err) }
 	k.sent = func(seq uint32, err error) {
 		if err == nil {
@@ -195,6 +197,7 @@ func killedProcess(v string) error {
 		}
 	}
 	k.got = func(_, seq uint32) { fmt.Println("got", seq) }
+	k.lost = func(err error) { fmt.Println("lost", err) }
 	for range killRecvs {
 		k.recv(make([]byte, killLong))
 	}
@@ -230,8 +233,8 @@ type killLife struct {
 	from   time.Time // when the process of the life before was gone
 	killed time.Time // before the kill; zero for the last life
 	got    map[uint32]bool
-	top    uint32 // the highest of got
 	sent   []uint32
+	lost   []string // receives that ended in an error
 }
 
 func TestKilledAndRestarted(t *testing.T) {
@@ -256,13 +259,14 @@ func TestKilledAndRestarted(t *testing.T) {
 
 	type ending struct{ posted, ended time.Time }
 	var mu sync.Mutex
-	began := map[uint32]time.Time{}
+	began, lengths := map[uint32]time.Time{}, map[uint32]int{}
 	success := map[uint32]ending{}
 	received := map[[2]uint32]bool{}
 	var slowest time.Duration
 	k := &killEnd{ep: n.Endpoint, tx: n.tx, rx: n.rx, to: to, rng: rand.New(rand.NewPCG(seed, 1))}
-	k.posted = func(seq uint32) { began[seq] = time.Now() }
+	k.posted = func(seq uint32, n int) { began[seq], lengths[seq] = time.Now(), n }
 	k.wrong = func(err error) { t.Error(err) }
+	k.lost = func(error) {}
 	failed := 0
 	k.sent = func(seq uint32, err error) {
 		now := time.Now()
@@ -339,9 +343,11 @@ func TestKilledAndRestarted(t *testing.T) {
 					if l.got[seq] {
 						t.Errorf("life %d got message %d twice", i+1, seq)
 					}
-					l.got[seq], l.top = true, max(l.top, seq)
+					l.got[seq] = true
 				case "sent":
 					l.sent = append(l.sent, seq)
+				case "lost":
+					l.lost = append(l.lost, fmt.Sprintf("%v: %s", time.Since(l.from), rest))
 				default:
 					t.Errorf("life %d: %s", i+1, lines.Text())
 				}
@@ -392,10 +398,18 @@ func TestKilledAndRestarted(t *testing.T) {
 				t.Errorf("message %d of life %d is said to be sent and did not arrive", seq, i+1)
 			}
 		}
+		var told time.Time // when the last message that this life tells of was posted
+		for seq := range l.got {
+			if at := began[seq]; at.After(told) {
+				told = at
+			}
+		}
 		for seq, e := range success {
-			// It was posted and ended in this life, and if there was a kill, a later one was got.
-			if e.posted.After(l.from) && (l.killed.IsZero() || e.ended.Before(l.killed) && seq < l.top) && !l.got[seq] {
-				t.Errorf("message %d is said to be sent to life %d, which did not get it", seq, i+1)
+			// It was posted and ended in this life, and if there was a kill, one that was posted later was told
+			// of: what was received before that was told before.
+			if e.posted.After(l.from) && (l.killed.IsZero() || e.ended.Before(told)) && !l.got[seq] {
+				t.Errorf("message %d of %d bytes, sent between %v and %v of life %d, is said to have arrived there, and did not; a message of %v did, receives lost: %q",
+					seq, lengths[seq], e.posted.Sub(l.from), e.ended.Sub(l.from), i+1, told.Sub(l.from), l.lost)
 			}
 		}
 	}

@@ -66,6 +66,42 @@ func TestReceiveLevels(t *testing.T) {
 	want(t, b.RecvMsg(&Msg{}, fi.CommitComplete), fi.EBADFLAGS)
 }
 
+func TestMatchComplete(t *testing.T) {
+	t.Parallel()
+	// R-CMPL-12, R-TAG-11: the entry comes when a receive has the message, not before. A later
+	// message shows that the first one is there.
+	r := newRig(t, &Info{Tx: TxAttr{MsgOrder: fi.OrderSAS}, Rx: RxAttr{MsgOrder: fi.OrderSAS}})
+	a, b, toB, _ := r.pair()
+	for _, n := range []int{0, 100, 100_000} {
+		ok(t, a.TSendMsg(&TMsg{Iov: [][]byte{pattern(n, 1)}, Addr: toB, Tag: 1, Context: "tagged"}, fi.MatchComplete))
+		ok(t, a.SendMsg(&Msg{Iov: [][]byte{pattern(n, 2)}, Addr: toB, Context: "untagged"}, fi.MatchComplete))
+		ok(t, a.TSend([]byte("later"), toB, 2, "later"))
+		if e, _ := wait(t, a.tx, b); e.Context != "later" {
+			t.Fatalf("%v of %d bytes completes without a receive", e.Context, n)
+		}
+		ok(t, b.TRecv(make([]byte, 5), fi.AddrUnspec, 2, 0, nil))
+		wait(t, b.rx, a)
+		buf := make([]byte, n)
+		ok(t, b.Recv(buf, fi.AddrUnspec, nil))
+		if e, _ := wait(t, a.tx, b); e.Context != "untagged" {
+			t.Errorf("%v completes, and the receive was for the untagged message", e.Context)
+		}
+		if e, _ := wait(t, b.rx, a); e.Len != n || !bytes.Equal(buf, pattern(n, 2)) {
+			t.Errorf("%+v", e)
+		}
+		ok(t, b.TRecv(buf, fi.AddrUnspec, 1, 0, nil))
+		if e, _ := wait(t, a.tx, b); e.Context != "tagged" {
+			t.Errorf("%+v", e)
+		}
+		if e, _ := wait(t, b.rx, a); e.Len != n || !bytes.Equal(buf, pattern(n, 1)) {
+			t.Errorf("%+v", e)
+		}
+	}
+	// R-CMPL-12: an operation on a region of the peer is never matched.
+	want(t, a.WriteMsg(&RMAMsg{RMAIov: []RMAIov{{}}, Addr: toB}, fi.MatchComplete), fi.EOPNOTSUPP)
+	drain(t, a)
+}
+
 func TestEntryPublishesTheBytes(t *testing.T) {
 	t.Parallel()
 	// R-TGT-12: the reader of the entry may read the buffer, on whatever goroutine. Under
@@ -119,7 +155,9 @@ func TestNoReceiveIsWaitedFor(t *testing.T) {
 		_, _ = b.rx.Read(nil)
 		_, _ = a.tx.Read(nil)
 	}
-	if s := b.Stats(); s.NacksTx[wire.NackNoSESMsgAvail] == 0 {
+	held := 0
+	a.drv.With(func() { held = a.fep.Sends() })
+	if held == 0 {
 		t.Error("nothing was held back")
 	}
 	for i := range n {

@@ -33,13 +33,25 @@ type MRAttr struct {
 	Access fi.Flags
 	// Offset must be 0 (R-MR-11).
 	Offset uint64
-	// RequestedKey is the key by which peers name the memory. With fi.MRProvKey it is ignored.
+	// RequestedKey is the key by which peers name the memory. With fi.MRProvKey all of it but
+	// IdempotentKey is ignored.
 	RequestedKey uint64
 	// AuthKey is the only job that has access, in 3 or 4 bytes (R-MR-16); nil means any job that
 	// reaches an endpoint of the domain.
 	AuthKey []byte
+	// Of is the region that this one is a part of (base_mr), if not nil: each part of Iov lies in one
+	// of its parts. The part has key and rights of its own, and is closed first (R-MR-17).
+	Of      *MR
 	Context any
+	// Persist makes n bytes of the memory, from the offset off on, survive a loss of power, for
+	// fi.RMAPmem. It runs on a goroutine of its own, one call at a time. nil is msync, if Iov is memory
+	// that is mapped from files and shared (Linux).
+	Persist func(off, n uint64) error
 }
+
+// IdempotentKey is the bit of a key that says that the region may be accessed by RUDI: that a write or a
+// read of it may be executed several times (IDEMPOTENT_SAFE, S-RUDI-02). Such accesses are not counted.
+const IdempotentKey = wire.MKeyIdempotent
 
 // An MR is memory that peers may access (fi_mr(3)). Peers reach it through each endpoint of its
 // domain that has the capability fi.RMA, with fi.MREndpoint through those that it is bound to.
@@ -55,11 +67,14 @@ type MR struct {
 	base    uint64
 	job     uint32
 	context any
+	persist *persister // nil unless fi.RMAPmem
 
 	// With domain.regions.mu held.
 	enabled, closed bool
+	subs            int         // regions that are parts of this one
 	only            []*Endpoint // the endpoints it is bound to
 	tally           *tally
+	counted         fi.Flags // what it counts: fi.RemoteWrite, fi.RemoteRead
 	reached         map[*Endpoint]*transport.Region
 }
 
@@ -85,8 +100,14 @@ func (d *Domain) RegMRv(iov [][]byte, access fi.Flags, offset, key uint64, flags
 // peers may access the memory, unless fi.MREndpoint or fi.RMAEvent in flags says that Enable
 // follows.
 //
-// fi.EBADFLAGS: flags other than fi.RMAEvent. fi.EINVAL: no memory, more than IovLimit parts, an
-// offset, other access rights, or an authorization key that is none (R-MR-11). fi.EKEYREJECTED:
+// With fi.RMAPmem in flags, peers can ask for what they write to be durable (fi.CommitComplete). With
+// fi.MRSingleUse the key is good for one operation (R-MR-18); such a region needs fi.MREndpoint, and is
+// bound to one endpoint.
+//
+// fi.EBADFLAGS: other flags, or fi.MRSingleUse with fi.RMAPmem or without fi.MREndpoint. fi.EOPNOTSUPP: fi.RMAPmem without Persist,
+// and the memory is not of files or the system has no msync. fi.EINVAL: no memory, more than IovLimit parts, an
+// offset, other access rights, an authorization key that is none, or memory that is not in
+// attr.Of (R-MR-11). fi.EKEYREJECTED:
 // the key has bits that users must not set (R-MR-05). fi.ENOKEY: another region has it (R-MR-06).
 // fi.EBADF: the domain is closed.
 func (d *Domain) RegMRAttr(attr *MRAttr, flags fi.Flags) (*MR, error) {
@@ -94,7 +115,8 @@ func (d *Domain) RegMRAttr(attr *MRAttr, flags fi.Flags) (*MR, error) {
 	if attr == nil {
 		return nil, fi.EINVAL
 	}
-	if flags&^fi.RMAEvent != 0 {
+	if flags&^(fi.RMAEvent|fi.RMAPmem|fi.MRSingleUse) != 0 ||
+		flags&fi.MRSingleUse != 0 && (flags&fi.RMAPmem != 0 || d.attr.MRMode&fi.MREndpoint == 0) {
 		return nil, fi.EBADFLAGS
 	}
 	job, err := jobOf(attr.AuthKey)
@@ -107,6 +129,11 @@ func (d *Domain) RegMRAttr(attr *MRAttr, flags fi.Flags) (*MR, error) {
 	}
 	m := &MR{domain: d, attr: *attr, flags: flags, job: job, context: attr.Context, reached: map[*Endpoint]*transport.Region{}}
 	m.attr.Iov = slices.Clone(attr.Iov)
+	if flags&fi.RMAPmem != 0 { // R-MR-19
+		if m.persist, err = newPersister(&m.attr); err != nil {
+			return nil, err
+		}
+	}
 	if d.attr.MRMode&fi.MRVirtAddr != 0 {
 		m.base = uint64(reflect.ValueOf(attr.Iov[0]).Pointer()) // R-MR-03
 	}
@@ -115,9 +142,18 @@ func (d *Domain) RegMRAttr(attr *MRAttr, flags fi.Flags) (*MR, error) {
 	}
 	d.regions.mu.Lock()
 	defer d.regions.mu.Unlock()
+	if of := attr.Of; of != nil {
+		if of.domain != d || of.closed || !of.contains(attr.Iov) {
+			d.release()
+			return nil, fi.EINVAL
+		}
+	}
 	if m.key, err = d.regions.keyFor(m); err != nil {
 		d.release()
 		return nil, err
+	}
+	if attr.Of != nil {
+		attr.Of.subs++
 	}
 	d.regions.mrs = append(d.regions.mrs, m)
 	if d.attr.MRMode&fi.MREndpoint == 0 && flags&fi.RMAEvent == 0 {
@@ -133,7 +169,7 @@ func (g *regions) keyFor(m *MR) (uint64, error) {
 		for {
 			var b [8]byte
 			_, _ = crand.Read(b[:]) // it never fails
-			k := binary.BigEndian.Uint64(b[:])&(wire.MKeyVendor|wire.MKeyRKey) | wire.MKeyProvider
+			k := binary.BigEndian.Uint64(b[:])&(wire.MKeyVendor|wire.MKeyRKey) | wire.MKeyProvider | m.attr.RequestedKey&IdempotentKey
 			if !used(k) {
 				return k, nil
 			}
@@ -151,6 +187,9 @@ func (g *regions) keyFor(m *MR) (uint64, error) {
 
 // Key is what peers name the region by (fi_mr_key): KeyNotAvail before Enable (R-MR-13).
 func (m *MR) Key() uint64 {
+	if m.domain == nil {
+		return KeyNotAvail
+	}
 	m.domain.regions.mu.Lock()
 	defer m.domain.regions.mu.Unlock()
 	if !m.enabled {
@@ -173,6 +212,9 @@ func (m *MR) Context() any { return m.context }
 // fi.MREndpoint, or ep is nil. fi.EDOMAIN: ep is of another domain. fi.EBADFLAGS: flags other than
 // 0. fi.EOPBADSTATE: the region is enabled. fi.EBADF: it is closed.
 func (m *MR) Bind(ep *Endpoint, flags fi.Flags) error {
+	if m.domain == nil {
+		return fi.EBADF
+	}
 	g := &m.domain.regions
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -192,20 +234,24 @@ func (m *MR) Bind(ep *Endpoint, flags fi.Flags) error {
 	return nil
 }
 
-// BindCntr binds a counter that counts what peers write to the region (fi_mr_bind, R-MR-10).
+// BindCntr binds a counter that counts what peers write to the region (fi.RemoteWrite), what they read
+// from it (fi.RemoteRead), or both (fi_mr_bind, R-MR-10).
 //
-// fi.EBADFLAGS: flags other than fi.RemoteWrite. fi.EINVAL: no counter, one is bound, the region
+// fi.EBADFLAGS: other flags, or none. fi.EINVAL: no counter, one is bound, the region
 // was registered without fi.RMAEvent, or its key is IDEMPOTENT_SAFE, so that accesses may come
 // twice (R-MR-09). fi.EDOMAIN: the counter is of another domain. fi.EOPBADSTATE: the region is
 // enabled (R-MR-08). fi.EBADF: region or counter is closed.
 func (m *MR) BindCntr(c *cntr.Counter, flags fi.Flags) error {
+	if m.domain == nil {
+		return fi.EBADF
+	}
 	g := &m.domain.regions
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	switch {
 	case m.closed:
 		return fi.EBADF
-	case flags != fi.RemoteWrite:
+	case flags&^(fi.RemoteWrite|fi.RemoteRead) != 0 || flags == 0:
 		return fi.EBADFLAGS
 	case m.enabled:
 		return fi.EOPBADSTATE
@@ -219,7 +265,7 @@ func (m *MR) BindCntr(c *cntr.Counter, flags fi.Flags) error {
 	if err := counting.Bind((*idleMR)(m)); err != nil {
 		return err
 	}
-	m.tally = &tally{c: c, counting: counting}
+	m.tally, m.counted = &tally{c: c, counting: counting}, flags
 	return nil
 }
 
@@ -236,15 +282,19 @@ func (*idleMR) Arm()         {}
 func (*idleMR) Disarm()      {}
 
 // Enable makes a region accessible that was registered disabled (fi_mr_enable). fi.EOPBADSTATE:
-// it is enabled, or fi.MREndpoint asks for an endpoint and none is bound. fi.EBADF: it is closed.
+// it is enabled, or fi.MREndpoint asks for an endpoint and none is bound, or several are and the region
+// is for a single use. fi.EBADF: it is closed.
 func (m *MR) Enable() error {
+	if m.domain == nil {
+		return fi.EBADF
+	}
 	g := &m.domain.regions
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	switch {
 	case m.closed:
 		return fi.EBADF
-	case m.enabled || m.domain.attr.MRMode&fi.MREndpoint != 0 && len(m.only) == 0:
+	case m.enabled || m.domain.attr.MRMode&fi.MREndpoint != 0 && len(m.only) == 0, m.flags&fi.MRSingleUse != 0 && len(m.only) > 1:
 		return fi.EOPBADSTATE
 	}
 	m.enable()
@@ -255,6 +305,9 @@ func (m *MR) Enable() error {
 // does nothing. fi.EINVAL: the parts are not those of the region. fi.EBADFLAGS: flags other than
 // 0. fi.EBADF: the region is closed.
 func (m *MR) Refresh(iov [][]byte, flags fi.Flags) error {
+	if m.domain == nil {
+		return fi.EBADF
+	}
 	m.domain.regions.mu.Lock()
 	defer m.domain.regions.mu.Unlock()
 	switch {
@@ -263,12 +316,20 @@ func (m *MR) Refresh(iov [][]byte, flags fi.Flags) error {
 	case flags != 0:
 		return fi.EBADFLAGS
 	}
-	for _, v := range iov {
-		if !slices.ContainsFunc(m.attr.Iov, func(b []byte) bool { return within(v, b) }) {
-			return fi.EINVAL
-		}
+	if !m.contains(iov) {
+		return fi.EINVAL
 	}
 	return nil
+}
+
+// contains reports whether each of some parts lies in a part of the region.
+func (m *MR) contains(iov [][]byte) bool {
+	for _, v := range iov {
+		if !slices.ContainsFunc(m.attr.Iov, func(b []byte) bool { return within(v, b) }) {
+			return false
+		}
+	}
+	return true
 }
 
 // within reports whether v is a part of b.
@@ -279,13 +340,22 @@ func within(v, b []byte) bool {
 
 // Close ends the access to the region (fi_close). When it returns, no byte of it is read or
 // written any more: what peers do later, or had begun, fails there with fi.EKEYREJECTED
-// (R-MR-12). fi.EBADF: it is closed.
+// (R-MR-12). fi.EBADF: it is closed. fi.EBUSY: regions that are parts of it are open (R-MR-17).
 func (m *MR) Close() error {
+	if m.domain == nil {
+		return fi.EBADF
+	}
 	g := &m.domain.regions
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if m.closed {
+	switch {
+	case m.closed:
 		return fi.EBADF
+	case m.subs > 0:
+		return fi.EBUSY
+	}
+	if m.attr.Of != nil {
+		m.attr.Of.subs--
 	}
 	m.closed, m.enabled = true, false
 	for _, ep := range g.endpoints {
@@ -293,6 +363,9 @@ func (m *MR) Close() error {
 	}
 	if m.tally != nil {
 		m.tally.counting.Unbind((*idleMR)(m))
+	}
+	if m.persist != nil {
+		m.persist.close()
 	}
 	g.mrs = slices.DeleteFunc(g.mrs, func(o *MR) bool { return o == m })
 	m.domain.release()
@@ -313,7 +386,9 @@ func (m *MR) join(ep *Endpoint) {
 	}
 	cfg := transport.RegionConfig{
 		Key: m.key, Iov: m.attr.Iov, Base: m.base, JobID: m.job, Endpoint: transport.AllEndpoints, Context: m, Flags: opRemote,
-		Counts: m.tally != nil || ep.cntrs.remoteWrite != nil,
+		Counts:      m.counted&fi.RemoteWrite != 0 || ep.cntrs.remoteWrite != nil,
+		CountsReads: m.counted&fi.RemoteRead != 0 || ep.cntrs.remoteRead != nil,
+		SingleUse:   m.flags&fi.MRSingleUse != 0,
 	}
 	if m.attr.Access&fi.RemoteRead != 0 && ep.rmaCaps&fi.RemoteRead != 0 {
 		cfg.Access |= transport.RemoteRead
@@ -321,8 +396,12 @@ func (m *MR) join(ep *Endpoint) {
 	if m.attr.Access&fi.RemoteWrite != 0 && ep.rmaCaps&fi.RemoteWrite != 0 {
 		cfg.Access |= transport.RemoteWrite
 	}
-	if cfg.Counts && m.key&wire.MKeyIdempotent != 0 {
-		cfg.Counts = false // R-CNTR-07: what may come twice is not counted
+	if ep.rmaCaps&fi.Atomic != 0 {
+		cfg.Access |= transport.RemoteAtomic
+	}
+	cfg.Persistent = m.persist != nil && ep.rmaCaps&fi.RMAPmem != 0
+	if m.key&wire.MKeyIdempotent != 0 {
+		cfg.Counts, cfg.CountsReads = false, false // R-CNTR-07: what may come twice is not counted
 	}
 	ep.drv.Do(func(time.Duration) {
 		if r, err := ep.fep.Register(cfg); err == nil {

@@ -58,7 +58,7 @@ func (o *epOptions) buf(opt fi.Opt, def int) int {
 func (ep *Endpoint) GetOpt(opt fi.Opt) (uint64, error) {
 	ep.mu.Lock()
 	defer ep.mu.Unlock()
-	if ep.state.Load() == stateClosed {
+	if ep.domain == nil || ep.state.Load() == stateClosed {
 		return 0, fi.EBADF
 	}
 	o := &ep.opts
@@ -162,7 +162,7 @@ func (p *posts) OpsFlags(which fi.Flags) (fi.Flags, error) {
 	switch {
 	case which != fi.Transmit && which != fi.Recv:
 		return 0, fi.EINVAL
-	case p.closed.Load() || p.ep.state.Load() == stateClosed:
+	case p.gone() || p.ep.state.Load() == stateClosed:
 		return 0, fi.EBADF
 	case which == fi.Recv:
 		return fi.Flags(p.rxFlags.Load()), nil
@@ -180,12 +180,15 @@ func (p *posts) OpsFlags(which fi.Flags) (fi.Flags, error) {
 func (p *posts) SetOpsFlags(flags fi.Flags) error {
 	which := flags & (fi.Transmit | fi.Recv)
 	flags &^= which
+	if p.ep == nil {
+		return fi.EBADF
+	}
 	p.ep.mu.Lock()
 	defer p.ep.mu.Unlock()
 	switch {
 	case which != fi.Transmit && which != fi.Recv:
 		return fi.EINVAL
-	case p.closed.Load() || p.ep.state.Load() == stateClosed:
+	case p.gone() || p.ep.state.Load() == stateClosed:
 		return fi.EBADF
 	case which == fi.Recv:
 		if flags&^rxOpFlags != 0 {
@@ -193,7 +196,7 @@ func (p *posts) SetOpsFlags(flags fi.Flags) error {
 		}
 		p.rxFlags.Store(uint64(flags))
 		return nil
-	case flags&^(txOpFlags|fi.MatchComplete|fi.CommitComplete) != 0:
+	case flags&^(txOpFlags|fi.CommitComplete) != 0:
 		return fi.EBADFLAGS
 	}
 	t, err := p.ep.txDefaultsOf(flags)
@@ -232,7 +235,7 @@ func (ep *Endpoint) Alias(flags fi.Flags) (*Alias, error) {
 
 // Close closes the alias. Operations that were posted by it go on. fi.EBADF: it is closed.
 func (a *Alias) Close() error {
-	if a.closed.Swap(true) {
+	if a.ep == nil || a.closed.Swap(true) {
 		return fi.EBADF
 	}
 	a.ep.mu.Lock()

@@ -159,8 +159,11 @@ func TestOpsFlags(t *testing.T) {
 	get(fi.Recv, 0)
 	want(t, a.SetOpsFlags(fi.Transmit|fi.Fence), fi.EBADFLAGS)
 	want(t, a.SetOpsFlags(fi.Recv|fi.Inject), fi.EBADFLAGS)
-	want(t, a.SetOpsFlags(fi.Transmit|fi.MatchComplete), fi.EOPNOTSUPP) // R-CMPL-12
+	want(t, a.SetOpsFlags(fi.Transmit|fi.CommitComplete), fi.EOPNOTSUPP) // R-CMPL-13
 	get(fi.Transmit, fi.Completion)
+	ok(t, a.SetOpsFlags(fi.Transmit|fi.MatchComplete))
+	get(fi.Transmit, fi.MatchComplete)
+	ok(t, a.SetOpsFlags(fi.Transmit|fi.Completion))
 	ok(t, b.SetOpsFlags(fi.Recv|fi.Completion))
 	for i := range 3 {
 		ok(t, b.Recv(nil, fi.AddrUnspec, i))
@@ -330,7 +333,7 @@ func TestMisuse(t *testing.T) {
 		{"look on a closed endpoint", func() error { return gone.TRecvMsg(&TMsg{}, fi.Peek) }, fi.EBADF},
 		{"close twice", gone.Close, fi.EBADF},
 		{"nil message", func() error { return a.SendMsg(nil, 0) }, fi.EINVAL},
-		{"match complete, not offered", func() error { return a.TSendMsg(&TMsg{Addr: toB}, fi.MatchComplete) }, fi.EOPNOTSUPP},
+		{"commit complete, not offered", func() error { return a.TSendMsg(&TMsg{Addr: toB}, fi.CommitComplete) }, fi.EOPNOTSUPP},
 		{"commit complete of a message", func() error { return a.SendMsg(&Msg{Addr: toB}, fi.CommitComplete) }, fi.EOPNOTSUPP},
 		{"too long to inject", func() error { return a.Inject(big, toB) }, fi.EMSGSIZE},
 		{"address never inserted", func() error { return a.Send(nil, 4711, nil) }, fi.EINVAL},

@@ -73,7 +73,7 @@ func (f *Fabric) OpenPassive(info *Info, ctx any) (*PassiveEndpoint, error) {
 	}
 	p.info.clone()
 	p.info.SrcAddr = byName(info.SrcAddr)
-	p.log, p.lines = newScribe(info.Config.Logger)
+	p.log, p.lines = newScribe(info.Config.logger())
 	return p, nil
 }
 
@@ -96,11 +96,11 @@ func (p *PassiveEndpoint) Info() *Info {
 
 // fresh returns why nothing can be bound or set any more; nil before Listen.
 func (p *PassiveEndpoint) fresh() error {
-	switch p.state {
-	case stateNew:
-		return nil
-	case stateClosed:
+	switch {
+	case p.fabric == nil, p.state == stateClosed:
 		return fi.EBADF
+	case p.state == stateNew:
+		return nil
 	}
 	return fi.EOPBADSTATE
 }
@@ -275,6 +275,9 @@ func (p *PassiveEndpoint) Reject(h Handle, data []byte) error {
 // connections go on, and the port stays in use until the last of them is closed. fi.EBADF:
 // it is closed already.
 func (p *PassiveEndpoint) Close() error {
+	if p.fabric == nil { // it was never opened
+		return fi.EBADF
+	}
 	p.mu.Lock()
 	if p.state == stateClosed {
 		p.mu.Unlock()
@@ -330,10 +333,20 @@ type ConnReq struct {
 func (*ConnReq) source() {}
 
 // Remote is the address of the other side's connection management.
-func (q *ConnReq) Remote() wire.Addr { return wire.SockAddr(q.req.Remote()) }
+func (q *ConnReq) Remote() wire.Addr {
+	if q.req == nil {
+		return wire.Addr{}
+	}
+	return wire.SockAddr(q.req.Remote())
+}
 
 // Member is the authenticated name of the other side, empty without security.
-func (q *ConnReq) Member() string { return q.req.Member() }
+func (q *ConnReq) Member() string {
+	if q.req == nil {
+		return ""
+	}
+	return q.req.Member()
+}
 
 // claim reserves the request, and the socket it came by, for an endpoint.
 func (q *ConnReq) claim() error {

@@ -162,8 +162,9 @@ func (ep *Endpoint) dest(h fi.Addr) (uint64, error) {
 	return destOf(h, gen), nil
 }
 
-// Known reports whether Resolve can succeed. Any goroutine may call it.
-func (o *owner) Known(to uint64) error {
+// Known returns the error with which Resolve would fail, nil if it can succeed. Any goroutine
+// may call it.
+func (o *owner) Known(to uint64, kind transport.OpKind, n int) error {
 	if o.connection != nil {
 		return nil
 	}
@@ -171,7 +172,19 @@ func (o *owner) Known(to uint64) error {
 	if !ok || gen != uint32(to>>32) || a.IP.Unmap().Is4() != o.info.SrcAddr.IP.Unmap().Is4() {
 		return transport.ErrNoPeer
 	}
-	return unfit(&a, o.info.Config.Encapsulation)
+	if err := unfit(&a, o.info.Config.Encapsulation); err != nil {
+		return err
+	}
+	return o.tooLong(kind, n, a.Flags&wire.AddrMTUMessage != 0)
+}
+
+// tooLong returns fi.EMSGSIZE for a message of n bytes to a peer that takes messages of one
+// packet only, if n is more (R-ADDR-12).
+func (o *owner) tooLong(kind transport.OpKind, n int, oneMTU bool) error {
+	if oneMTU && !receives(kind) && !kind.RMA() && n > o.info.Config.PayloadMTU {
+		return fi.EMSGSIZE
+	}
+	return nil
 }
 
 // Resolve names the peer in op: the destination of a send, the only source of
@@ -202,8 +215,5 @@ func (o *owner) Resolve(op *transport.Op, to uint64) error {
 		return nil
 	}
 	op.PIDonFEP, op.RI, op.Absolute = e.pid, e.ri, e.absolute
-	if e.oneMTU && !op.Kind.RMA() && op.Bytes() > o.info.Config.PayloadMTU {
-		return fi.EMSGSIZE // R-ADDR-12
-	}
-	return nil
+	return o.tooLong(op.Kind, op.Bytes(), e.oneMTU)
 }

@@ -14,7 +14,7 @@ import (
 // They return nil when the operation is accepted. Its completion follows, unless the
 // operation writes none. Otherwise nothing was posted, and the error is
 //	fi.EAGAIN       no room now: read the completion queues and try again (R-EP-20)
-//	fi.EMSGSIZE     longer than MaxMsgSize, or than Info.Tx.InjectSize for an
+//	fi.EMSGSIZE     longer than Info.Ep.MaxMsgSize, or than Info.Tx.InjectSize for an
 //	                injected message (R-MSG-02, R-MSG-05)
 //	fi.EINVAL       the address is not in the AV (R-AV-19), more vector
 //	                elements than IovLimit (R-MSG-17), or bits of a tag are
@@ -289,7 +289,7 @@ type txDefaults struct {
 }
 
 func (ep *Endpoint) txDefaultsOf(flags fi.Flags) (*txDefaults, error) {
-	pl, err := planOf(flags, ep.txq.selective)
+	pl, err := ep.planOf(flags)
 	if err != nil {
 		return nil, err
 	}
@@ -328,17 +328,21 @@ func (p *plan) flags() uint64 {
 }
 
 // planOf turns operation flags into a plan.
-func planOf(flags fi.Flags, selective bool) (plan, error) {
+func (ep *Endpoint) planOf(flags fi.Flags) (plan, error) {
 	p := plan{
 		level:  transport.LevelTransmit, // R-CMPL-10
 		inject: flags&fi.Inject != 0,    // R-CMPL-16: whatever the level
-		silent: selective && flags&fi.Completion == 0,
+		silent: ep.txq.selective && flags&fi.Completion == 0,
 		more:   flags&fi.More != 0,
 		fence:  flags&fi.Fence != 0,
 	}
 	switch { // R-CMPL-15: the strongest wins
-	case flags&(fi.CommitComplete|fi.MatchComplete) != 0:
-		return p, fi.EOPNOTSUPP // R-CMPL-12, R-CMPL-13: not silently weaker
+	case flags&fi.Levels&^kindOf(ep.info.Ep.Type).levels != 0:
+		return p, fi.EOPNOTSUPP // nothing tells of it
+	case flags&fi.CommitComplete != 0:
+		return p, fi.EOPNOTSUPP // R-CMPL-13: planDurable has what can be durable; not silently weaker
+	case flags&fi.MatchComplete != 0:
+		p.level = transport.LevelMatch
 	case flags&fi.DeliveryComplete != 0:
 		p.level = transport.LevelDelivery
 	case flags&fi.TransmitComplete != 0:
@@ -357,7 +361,20 @@ func (p *posts) planMsg(flags fi.Flags) (plan, error) {
 	if flags&fi.Levels == 0 {
 		flags |= p.tx.Load().flags & fi.Levels
 	}
-	return planOf(flags, p.ep.txq.selective)
+	return p.ep.planOf(flags)
+}
+
+// planDurable is planMsg of a one-sided operation. writes says that it can be durable.
+func (p *posts) planDurable(flags fi.Flags, writes bool) (plan, error) {
+	if flags&fi.CommitComplete == 0 {
+		return p.planMsg(flags)
+	}
+	if !writes || p.ep.txCaps&fi.RMAPmem == 0 { // R-CMPL-13
+		return plan{}, fi.EOPNOTSUPP
+	}
+	pl, err := p.planMsg(flags&^fi.Levels | fi.DeliveryComplete)
+	pl.level = transport.LevelCommit
+	return pl, err
 }
 
 // The short way of a post
@@ -374,6 +391,9 @@ func (p *posts) planMsg(flags fi.Flags) (plan, error) {
 // sendShort posts a send that needs no more than these arguments.
 func (p *posts) sendShort(kind transport.OpKind, buf []byte, dest fi.Addr, tag uint64, ctx any) error {
 	ep, t := p.ep, p.tx.Load()
+	if ep == nil {
+		return fi.EBADF
+	}
 	closed, state, pushed := p.closed.Load(), ep.state.Load(), ep.pushed.Load()
 	if closed || state != stateEnabled || pushed || uint64(len(buf)) >= ep.short[kind] || !t.plain || !ep.drv.TryLock() {
 		return p.sendLong(kind, buf, dest, tag, ctx)
@@ -405,6 +425,9 @@ func (p *posts) sendLong(kind transport.OpKind, buf []byte, dest fi.Addr, tag ui
 // recvShort posts a receive that needs no more than these arguments.
 func (p *posts) recvShort(kind transport.OpKind, buf []byte, src fi.Addr, tag, ignore uint64, ctx any) error {
 	ep := p.ep
+	if ep == nil {
+		return fi.EBADF
+	}
 	closed, state, flags := p.closed.Load(), ep.state.Load(), fi.Flags(p.rxFlags.Load())
 	if closed || state != stateEnabled || flags&fi.MultiRecv != 0 || ep.short[kind] == 0 || ignore != 0 && !ep.mayIgnore(ignore) || !ep.drv.TryLock() {
 		return p.recvLong(kind, buf, src, tag, ignore, ctx)
@@ -449,9 +472,12 @@ func (ep *Endpoint) shortWays() (short [transport.OpTRecv + 1]uint64) {
 	return short
 }
 
+// gone reports whether an alias is closed, or an endpoint or alias was never opened.
+func (p *posts) gone() bool { return p.ep == nil || p.closed.Load() }
+
 // ready returns why nothing can be posted; nil if something can.
 func (p *posts) ready() error {
-	if p.closed.Load() {
+	if p.gone() {
 		return fi.EBADF
 	}
 	switch p.ep.state.Load() {
@@ -487,8 +513,14 @@ func (p *posts) send(op *transport.Op, dest fi.Addr, pl *plan) error {
 		need, kind = fi.Tagged, 1
 	case transport.OpWrite:
 		need, kind, ordered = fi.RMA|fi.Write, 2, ep.orderedRMA
+		op.Idempotent = ep.info.Config.RUDI && op.Key&IdempotentKey != 0 // R-RMA-12
+	case transport.OpAtomic:
+		need, kind, ordered = fi.Atomic|fi.Write, 2, ep.orderedRMA
+	case transport.OpFetch:
+		need, kind, ordered = fi.Atomic|fi.Read|fi.Write, 2, ep.orderedRMA
 	case transport.OpRead:
 		need, kind, ordered, inject = fi.RMA|fi.Read, 2, ep.orderedRMA, false // the buffer is needed to the end
+		op.Idempotent = ep.info.Config.RUDI && op.Key&IdempotentKey != 0
 	}
 	if ep.txCaps&need != need {
 		return ep.refused(fi.EOPNOTSUPP) // R-MSG-19

@@ -148,10 +148,10 @@ func TestPostingCallsRefuse(t *testing.T) {
 	want(t, a.TSendv(many, toB, 1, nil), fi.EINVAL)
 	want(t, a.Recvv(many, toB, nil), fi.EINVAL)
 	want(t, a.TRecvv(many, toB, 1, 0, nil), fi.EINVAL)
-	// R-CMPL-12, R-CMPL-13: levels are not weakened silently.
-	for _, f := range []fi.Flags{fi.MatchComplete, fi.CommitComplete, fi.MatchComplete | fi.DeliveryComplete} {
+	// R-CMPL-13: levels are not weakened silently.
+	for _, f := range []fi.Flags{fi.CommitComplete, fi.CommitComplete | fi.DeliveryComplete} {
 		want(t, a.SendMsg(&Msg{Addr: toB}, f), fi.EOPNOTSUPP)
-		want(t, a.TSendMsg(&TMsg{Addr: toB}, f), fi.EOPNOTSUPP) // R-TAG-11
+		want(t, a.TSendMsg(&TMsg{Addr: toB}, f), fi.EOPNOTSUPP)
 	}
 	// R-ORD-12, and other flags that are not offered.
 	for _, f := range []fi.Flags{fi.Fence, fi.Trigger, fi.MultiRecv, fi.Peek, fi.Multicast} {
@@ -504,15 +504,16 @@ func TestPlan(t *testing.T) {
 		{name: "inject complete", flags: fi.InjectComplete, want: plan{level: transport.LevelInject}},
 		{name: "strongest wins", flags: fi.InjectComplete | fi.TransmitComplete, want: plan{level: transport.LevelTransmit}}, // R-CMPL-15
 		{name: "delivery", flags: fi.Levels &^ (fi.MatchComplete | fi.CommitComplete), want: plan{level: transport.LevelDelivery}},
-		{name: "match", flags: fi.MatchComplete, err: fi.EOPNOTSUPP},                         // R-CMPL-12
-		{name: "commit", flags: fi.CommitComplete | fi.DeliveryComplete, err: fi.EOPNOTSUPP}, // R-CMPL-13
+		{name: "match", flags: fi.MatchComplete | fi.DeliveryComplete, want: plan{level: transport.LevelMatch}}, // R-CMPL-15
+		{name: "commit", flags: fi.CommitComplete | fi.DeliveryComplete, err: fi.EOPNOTSUPP},                    // R-CMPL-13
 		{name: "inject", flags: fi.Inject | fi.DeliveryComplete, want: plan{level: transport.LevelDelivery, inject: true}},
 		{name: "selective", selective: true, want: plan{level: transport.LevelTransmit, silent: true}},
 		{name: "selective, asked", selective: true, flags: fi.Completion, want: plan{level: transport.LevelTransmit}},
 		{name: "more", flags: fi.More, want: plan{level: transport.LevelTransmit, more: true}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			got, err := planOf(c.flags, c.selective)
+			ep := &Endpoint{txq: binding{selective: c.selective}}
+			got, err := ep.planOf(c.flags)
 			if err != c.err || err == nil && got != c.want {
 				t.Errorf("%+v, %v; want %+v, %v", got, err, c.want, c.err)
 			}
@@ -715,7 +716,10 @@ func TestLimitedPeers(t *testing.T) {
 	wait(t, b.rx, a)
 	wait(t, a.tx, b)
 	want(t, a.Send(make([]byte, p.PayloadMTU+1), one, nil), fi.EMSGSIZE) // also once the peer is known
-	none := insert(1, 1<<5)                                              // R-ADDR-11: no profile in common
+	to, err := a.dest(one)
+	ok(t, err)
+	want(t, (*owner)(a.Endpoint).Known(to, transport.OpTSend, p.PayloadMTU+1), fi.EMSGSIZE) // also when another goroutine drives
+	none := insert(1, 1<<5)                                                                 // R-ADDR-11: no profile in common
 	want(t, a.Send(nil, none, nil), fi.EOPNOTSUPP)
 }
 

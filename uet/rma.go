@@ -47,7 +47,10 @@ func (p *posts) WriteData(buf []byte, data uint64, dest fi.Addr, addr, key uint6
 	return p.plain(&op, dest)
 }
 
-// WriteMsg is Writev with flags, those of SendMsg (fi_writemsg). fi.EINVAL: RMAIov has not one
+// WriteMsg is Writev with flags, those of SendMsg (fi_writemsg). With fi.CommitComplete, which needs the
+// capability fi.RMAPmem, it completes when the bytes survive a loss of power at the peer (R-CMPL-13): the
+// region is registered with fi.RMAPmem there. Else it ends with fi.EOPNOTSUPP, and the bytes are there;
+// fi.EIO: the peer could not store them. fi.EINVAL: RMAIov has not one
 // element, or another length than Iov (R-RMA-06).
 func (p *posts) WriteMsg(m *RMAMsg, flags fi.Flags) error { return p.rma(transport.OpWrite, m, flags) }
 
@@ -95,7 +98,10 @@ func (p *posts) rma(kind transport.OpKind, m *RMAMsg, flags fi.Flags) error {
 	if err := p.ready(); err != nil {
 		return err
 	}
-	pl, err := p.planMsg(flags)
+	if flags&fi.MatchComplete != 0 { // R-CMPL-12: nothing is matched
+		return fi.EOPNOTSUPP
+	}
+	pl, err := p.planDurable(flags, kind == transport.OpWrite)
 	if err != nil {
 		return err
 	}

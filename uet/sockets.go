@@ -6,6 +6,7 @@ import (
 
 	"github.com/uetkit/uetkit/fi"
 	"github.com/uetkit/uetkit/internal/dgram"
+	"github.com/uetkit/uetkit/internal/portrange"
 	"github.com/uetkit/uetkit/internal/udp"
 	"github.com/uetkit/uetkit/transport"
 )
@@ -28,6 +29,11 @@ type Socket struct {
 	// time of long messages. Default OffloadAuto. Set OffloadOff to find out whether a
 	// driver gets them wrong, OffloadOn where a system without them should be an error.
 	GSO, GRO Offload
+	// Ports are the UDP ports that the endpoint takes where its address has port 0, and for
+	// Paths beyond the first: for hosts behind a firewall that lets a range through. Default
+	// zero: any port that the system gives. Enable fails with fi.EADDRINUSE when all are taken.
+	// The port that Encapsulation Standard owns is 4793 all the same.
+	Ports PortRange
 	// ConsecutivePorts gives the paths consecutive ports. Default false: the first path has
 	// the port of the address, the others have ephemeral ports. Set it where a firewall
 	// lets a range of ports through.
@@ -45,6 +51,12 @@ type Socket struct {
 	// false. Set it to find out whether the faster code is at fault.
 	Portable bool
 }
+
+// A PortRange is the UDP ports First to Last, both of it. The zero value is none in particular.
+type PortRange struct{ First, Last uint16 }
+
+// String is "20000-20063", "" for the zero value.
+func (r PortRange) String() string { return portrange.Range(r).String() }
 
 // An Offload says whether to use something that the system may not have.
 type Offload uint8
@@ -77,7 +89,7 @@ func (ep *Endpoint) sockets(dscp uint8) udp.Config {
 		dscp = c.Trimmable
 	}
 	return udp.Config{
-		Addr: netip.AddrPortFrom(src.IP, src.Port), Paths: cfg.Paths, Consecutive: s.ConsecutivePorts, SendOnly: cfg.Encapsulation == Standard, NoChecksum: cfg.Encapsulation == Standard,
+		Addr: netip.AddrPortFrom(src.IP, src.Port), Paths: cfg.Paths, Ports: portrange.Range(s.Ports), Consecutive: s.ConsecutivePorts, SendOnly: cfg.Encapsulation == Standard, NoChecksum: cfg.Encapsulation == Standard,
 		GSO: udp.Mode(s.GSO), GRO: udp.Mode(s.GRO), GSOChanged: (*owner)(ep).offload,
 		SendBuf: ep.opts.buf(fi.OptSendBufSize, s.SendBuf), RecvBuf: ep.opts.buf(fi.OptRecvBufSize, s.RecvBuf),
 		TOS: dscp<<2 | dgram.ECT0, // another class costs a control message

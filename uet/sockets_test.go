@@ -1,6 +1,7 @@
 package uet
 
 import (
+	"net/netip"
 	"testing"
 
 	"github.com/uetkit/uetkit/fi"
@@ -26,6 +27,15 @@ func TestSocketSettings(t *testing.T) {
 	if in := with(func(s *Socket) { s.ConsecutivePorts = true }); len(in.Ports) != 3 || in.Ports[1] != in.Ports[0]+1 || in.Ports[2] != in.Ports[0]+2 {
 		t.Errorf("ports %d", in.Ports)
 	}
+	ports := PortRange{29000, 29011}
+	for _, consecutive := range []bool{false, true} {
+		in := with(func(s *Socket) { s.Ports, s.ConsecutivePorts = ports, consecutive })
+		for i, p := range in.Ports {
+			if p < ports.First || p > ports.Last || consecutive && p != in.Ports[0]+uint16(i) || len(in.Ports) != 3 {
+				t.Errorf("ports %d of %v, consecutive: %v", in.Ports, ports, consecutive)
+			}
+		}
+	}
 	plain := with(func(s *Socket) {})
 	if in := with(func(s *Socket) { s.AllowFragments = true }); in.DontFragment.On {
 		t.Errorf("packets are not fragmented: %+v, else %+v", in.DontFragment, plain.DontFragment)
@@ -37,6 +47,22 @@ func TestSocketSettings(t *testing.T) {
 	in.Config.Socket.RecvBuf = -1
 	ep, _ := newRig(t, in).disabled()
 	want(t, ep.Enable(), fi.EINVAL)
+	for _, c := range []Config{
+		{Socket: Socket{Ports: PortRange{5, 4}}}, {Socket: Socket{Ports: PortRange{0, 4}}}, {Socket: Socket{Ports: PortRange{7, 9}}, Paths: 4},
+	} {
+		if err := c.check(); err == nil {
+			t.Errorf("ports %v for %d paths are taken", c.Socket.Ports, c.Paths)
+		}
+	}
+	// One port, and two endpoints that want it.
+	in = &Info{Caps: fi.Msg}
+	in.Config.Socket.Ports = PortRange{29020, 29020}
+	r := newRig(t, in)
+	if a := r.node(); a.Info().SrcAddr.Port != 29020 {
+		t.Errorf("port %d", a.Info().SrcAddr.Port)
+	}
+	ep, _ = r.disabled()
+	want(t, ep.Enable(), fi.EADDRINUSE)
 }
 
 func TestOffloads(t *testing.T) {
@@ -45,5 +71,24 @@ func TestOffloads(t *testing.T) {
 		if udp.Mode(o) != m || o.String() != m.String() {
 			t.Errorf("%v is %v for the sockets", o, udp.Mode(o))
 		}
+	}
+}
+
+func TestPortsOfConnections(t *testing.T) {
+	// The socket of connection management takes its port from Socket.Ports, too.
+	c := Config{Socket: Socket{Ports: PortRange{29030, 29032}}}
+	var nodes []*cmNode
+	for range 3 {
+		n, err := openNode(netip.MustParseAddrPort("127.0.0.1:0"), &c, 0)
+		ok(t, err)
+		if p := n.Addr().Port(); p < 29030 || p > 29032 {
+			t.Errorf("port %d", p)
+		}
+		nodes = append(nodes, n)
+	}
+	_, err := openNode(netip.MustParseAddrPort("127.0.0.1:0"), &c, 0)
+	want(t, err, fi.EADDRINUSE)
+	for _, n := range nodes {
+		n.put()
 	}
 }

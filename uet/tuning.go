@@ -59,15 +59,30 @@ type Tuning struct {
 	// longer; do without it where nobody needs the last messages of a program.
 	Linger time.Duration
 	// UnexpectedBytes and UnexpectedMsgs limit the unexpected messages that are kept.
-	// UnexpectedShare is the part of both that one peer may use. Default 64 MiB, 65,536
-	// messages, and 1/4. Beyond that, peers wait. Raise them where senders run far ahead of
-	// receivers; lower them where memory is short.
+	// UnexpectedShare is the part of both that one peer may use. Default 64 MiB, 1,048,576
+	// messages, for each of which there are 200 bytes more, and 1/4. Beyond that, peers wait.
+	// Raise them where senders run far ahead of receivers; lower them where memory is short.
+	// PartialBytes limits what messages hold of it whose packets are not all there, those of all peers
+	// together. Default half of UnexpectedBytes. Lower it where peers that break off, or mean harm, should
+	// leave more to the others.
 	UnexpectedBytes int64
+	PartialBytes    int64
 	UnexpectedMsgs  int
 	UnexpectedShare float64
+	// DeferrableMin is the length in bytes from which on a message leaves its header at a receiver
+	// that has no room for it, and is sent again when a receive has matched (UE 3.4, deferrable
+	// sends). Default 16 KiB; a negative value means that none does. Shorter messages are refused,
+	// and tried again.
+	DeferrableMin int
 	// MaxPDCs limits the PDCs of the endpoint, MaxPDCsPerPeer those that one peer may open.
 	// Default 60,000 and 4,096. Lower them where memory is short.
 	MaxPDCs, MaxPDCsPerPeer int
+
+	// KeepSlice leaves the scheduler's slice of the caller's threads as it is. By default a thread
+	// that was kept from its processor by another gets the shortest slice that Linux has, 0.1 ms:
+	// it waits for less long then, at the same share of the processor (since Linux 6.12). Set it
+	// where a thread computes as well, beside others, and should not be interrupted so often.
+	KeepSlice bool
 
 	// AcceptClearStart accepts NACK 0x17 in clear while a secured PDC is being opened, at
 	// most eight times. Default false. Set it for peers that send it so, as the reference
@@ -111,7 +126,7 @@ func (t *Tuning) check() error {
 		name string
 		v    int64
 	}{
-		{"Window", int64(t.Window)}, {"UnexpectedBytes", t.UnexpectedBytes}, {"UnexpectedMsgs", int64(t.UnexpectedMsgs)},
+		{"Window", int64(t.Window)}, {"UnexpectedBytes", t.UnexpectedBytes}, {"PartialBytes", t.PartialBytes}, {"UnexpectedMsgs", int64(t.UnexpectedMsgs)},
 		{"MaxPDCs", int64(t.MaxPDCs)}, {"MaxPDCsPerPeer", int64(t.MaxPDCsPerPeer)},
 	} {
 		if n.v < 0 {
@@ -135,7 +150,9 @@ func (t *Tuning) fep() transport.Config {
 	}
 	c.PeerTimeout, c.SuspectTimeout, c.IdleClose = t.PeerTimeout, t.SuspectTimeout, t.IdleClose
 	c.RTOInit, c.RTOMax = t.RTOMin, t.RTOMax
+	c.DeferrableMin = t.DeferrableMin
 	c.UnexpectedBytes, c.UnexpectedMsgs, c.UnexpectedShare = t.UnexpectedBytes, t.UnexpectedMsgs, t.UnexpectedShare
+	c.PartialBytes = t.PartialBytes
 	c.MaxPDCs, c.MaxPDCsPerSource = t.MaxPDCs, t.MaxPDCsPerPeer
 	return c
 }

@@ -9,10 +9,12 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
 
+	"github.com/uetkit/uetkit/internal/cli"
 	"github.com/uetkit/uetkit/testbed/agent"
 	"github.com/uetkit/uetkit/testbed/lab"
 	"github.com/uetkit/uetkit/testbed/scenario"
@@ -47,10 +49,13 @@ func (e exit) Error() string { return fmt.Sprintf("exit status %d", int(e)) }
 // A failure is an error that is not a mistake in the command line.
 type failure struct{ error }
 
+func (f *failure) Unwrap() error { return f.error }
+
 // run runs a command line and returns its exit status.
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	cfg := &config{stdout: stdout, stderr: stderr}
 	root := newCommand(cfg)
+	cli.Manual(root, args)
 	root.SetArgs(args)
 	root.SetOut(stdout)
 	root.SetErr(stderr)
@@ -96,10 +101,11 @@ that loses, delays, trims and breaks what the scenario says, and judges what cam
   testbed list
   testbed run clean loss-1
   testbed run --only ci --substrate netns
-  testbed run ./my-scenario --substrate sim --seed 7
+  testbed new ./mine && testbed run ./mine --substrate sim --seed 7
 
 The same scenario runs on containers (docker), in network namespaces (netns, as root),
-and in the simulator (sim). auto takes the first of these that can be used here.
+and in the simulator (sim). auto takes the first of these that can be used here, and says
+why it passes one over.
 
 Results go to a folder: result.json, logs, captures and the switch's decisions of each
 run, report.html for people, junit.xml for CI.
@@ -115,7 +121,7 @@ func newCommand(cfg *config) *cobra.Command {
 		CompletionOptions: cobra.CompletionOptions{HiddenDefaultCmd: true},
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) > 0 {
-				return fmt.Errorf("unknown command %q: there are list, up, run, watch, report, down", args[0])
+				return fmt.Errorf("unknown command %q: there are list, new, explain, up, run, watch, report, down", args[0])
 			}
 			return nil
 		},
@@ -125,7 +131,9 @@ func newCommand(cfg *config) *cobra.Command {
 	f.SortFlags = false
 	f.StringVar(&cfg.prefix, "prefix", lab.DefaultPrefix, "`NAME` that begins the names of containers, networks and namespaces")
 	f.StringVar(&cfg.base, "base", scenario.Base.Addr().String(), "`ADDRESS` of the first network of the first lab; there must be room behind it")
-	root.AddCommand(listCommand(cfg), upCommand(cfg), runCommand(cfg), watchCommand(cfg), reportCommand(cfg), downCommand(cfg), agentCommand(cfg))
+	cli.Version(root)
+	cli.Free(root, "prefix", "base")
+	root.AddCommand(listCommand(cfg), newScenarioCommand(cfg), explainCommand(cfg), upCommand(cfg), runCommand(cfg), watchCommand(cfg), reportCommand(cfg), downCommand(cfg), agentCommand(cfg))
 	return root
 }
 
@@ -150,6 +158,10 @@ func (cfg *config) addLab(c *cobra.Command) {
 	f.StringSliceVar(&cfg.images, "image", nil, "containers of another implementation: `ROLE=IMAGE`, role server or client (repeatable; testbed/README.md has the contract)")
 	f.StringVar(&cfg.bin, "bin", "", "`FOLDER` with the programs testbed, uetperf and uetswitch, static (default: beside this program, or built here)")
 	f.BoolVarP(&cfg.quiet, "quiet", "q", false, "no progress")
+	cli.Values(c, "substrate", "docker", "netns", "sim", "auto")
+	cli.Values(c, "image", "server=", "client=")
+	cli.Folders(c, "bin")
+	cli.Free(c, "seed")
 }
 
 // checkImages reads --image.
@@ -209,6 +221,10 @@ name of one that the program carries, or the path of a folder with a scenario.to
 	f.BoolVar(&cfg.keep, "keep", false, "leave labs up; `testbed down` takes them down")
 	f.BoolVar(&cfg.switchLog, "switch-log", false, "log every packet that passes the switch, not only what happened to some")
 	f.BoolVar(&cfg.noBench, "no-bench", false, "do not measure what the switch forwards here")
+	cli.Folders(c, "out")
+	cli.Free(c, "parallel")
+	cli.Lazy(c, "only", tagsAndNames)
+	c.ValidArgsFunction = scenarioArgs
 	return c
 }
 
@@ -218,6 +234,7 @@ func listCommand(cfg *config) *cobra.Command {
 		RunE: func(*cobra.Command, []string) error { return cfg.list() },
 	}
 	c.Flags().StringSliceVar(&cfg.only, "only", nil, "`TAGS` or names (with * and ?), by comma")
+	cli.Lazy(c, "only", tagsAndNames)
 	return c
 }
 
@@ -236,7 +253,28 @@ down.`,
 		},
 	}
 	cfg.addLab(c)
+	c.ValidArgsFunction = scenarioArgs
 	return c
+}
+
+// scenarioArgs completes names of scenarios; folders are left to the shell.
+func scenarioArgs(*cobra.Command, []string, string) ([]cobra.Completion, cobra.ShellCompDirective) {
+	return scenario.Names(), cobra.ShellCompDirectiveDefault
+}
+
+// tagsAndNames are the words that --only takes.
+func tagsAndNames() []string {
+	words := scenario.Names()
+	for _, name := range words {
+		if sc, err := scenario.Load(name); err == nil {
+			for _, t := range sc.Tags {
+				if !slices.Contains(words, t) {
+					words = append(words, t)
+				}
+			}
+		}
+	}
+	return words
 }
 
 func one(what string) cobra.PositionalArgs {
@@ -249,10 +287,13 @@ func one(what string) cobra.PositionalArgs {
 }
 
 func downCommand(cfg *config) *cobra.Command {
-	return &cobra.Command{
+	var images bool
+	c := &cobra.Command{
 		Use: "down", Short: "take down labs that were left up, and what killed runs left", Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error { return cfg.down(cmd.Context()) },
+		RunE: func(cmd *cobra.Command, _ []string) error { return cfg.down(cmd.Context(), images) },
 	}
+	c.Flags().BoolVar(&images, "images", false, "remove the images and the programs that were built for labs, too")
+	return c
 }
 
 func watchCommand(cfg *config) *cobra.Command {

@@ -20,6 +20,7 @@ import (
 	testrun "github.com/uetkit/uetkit/testbed/run"
 	"github.com/uetkit/uetkit/testbed/scenario"
 	"github.com/uetkit/uetkit/testbed/substrate"
+	"github.com/uetkit/uetkit/testbed/substrate/docker"
 )
 
 // up is the command up.
@@ -51,18 +52,18 @@ func (cfg *config) up(ctx context.Context, name string) error {
 		cfg.seed = uint64(rand.Uint32()) + 1
 	}
 	cfg.noBench = true
-	bin, _, _, err := cfg.prepare(ctx, reg, map[string]substrate.Substrate{sub.Name(): sub})
+	p, err := cfg.prepare(ctx, reg, map[string]substrate.Substrate{sub.Name(): sub})
 	if err != nil {
 		return err
 	}
-	l, shell, err := testrun.Up(ctx, sc, testrun.Options{Substrate: sub, Registry: reg, Bin: bin, Seed: cfg.seed, Images: images, Say: cfg.say})
+	l, shell, err := testrun.Up(ctx, sc, testrun.Options{Substrate: sub, Registry: reg, Bin: p.bin, Seed: cfg.seed, Images: images, Say: cfg.say})
 	if err != nil {
 		return &failure{err}
 	}
 	fmt.Fprintf(cfg.stdout, "%s is up: %s on %s, seed %d\n", l.Name, sc.Name, sub.Name(), cfg.seed)
 	program := "/uetperf"
 	if sub.Name() == "netns" {
-		program = filepath.Join(bin, "uetperf")
+		program = filepath.Join(p.bin, "uetperf")
 	}
 	var server string
 	for _, h := range l.Hosts {
@@ -84,7 +85,7 @@ func (cfg *config) up(ctx context.Context, name string) error {
 }
 
 // down is the command down.
-func (cfg *config) down(ctx context.Context) error {
+func (cfg *config) down(ctx context.Context, images bool) error {
 	reg, err := cfg.registry()
 	if err != nil {
 		return err
@@ -103,7 +104,32 @@ func (cfg *config) down(ctx context.Context) error {
 	for _, s := range labSubstrates() {
 		m[s.Name()] = s
 	}
-	return cfg.sweep(ctx, reg, m, reg.Owned)
+	if err := cfg.sweep(ctx, reg, m, reg.Owned); err != nil || !images {
+		return err
+	}
+	return cfg.removeImages(ctx, reg)
+}
+
+// removeImages removes the images of the testbed and the programs it built, unless a lab uses them.
+func (cfg *config) removeImages(ctx context.Context, reg *lab.Registry) error {
+	if labs := reg.List(); len(labs) > 0 {
+		return &failure{fmt.Errorf("--images: %s (%s) uses them: end it first", labs[0].Name, labs[0].Scenario)}
+	}
+	removed, err := docker.RemoveImages(ctx)
+	for _, name := range removed {
+		fmt.Fprintf(cfg.stdout, "image %s is removed\n", name)
+	}
+	if errors.Is(err, substrate.ErrUnsupported) { // no engine, no images
+		cfg.say("%s", oneLine(err))
+		err = nil
+	}
+	if err == nil {
+		err = reg.Remove()
+	}
+	if err != nil {
+		return &failure{err}
+	}
+	return nil
 }
 
 // watchEvery is the interval between the looks of watch.

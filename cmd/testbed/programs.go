@@ -12,6 +12,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime/debug"
 	"slices"
 	"strings"
 
@@ -24,8 +25,8 @@ var programs = []string{"testbed", "uetperf", "uetswitch"}
 const module = "github.com/uetkit/uetkit"
 
 // binaries returns a folder with the programs: the one given, the folder of this program,
-// or a folder that they are built into from the source found here. Containers need static
-// programs.
+// or a folder that they are built into, from the source found here or, if this program was
+// installed as a version of the module, from that version. Containers need static programs.
 func (cfg *config) binaries(ctx context.Context, r *lab.Registry, containers bool) (string, error) {
 	if cfg.bin != "" {
 		dir, err := filepath.Abs(cfg.bin)
@@ -46,11 +47,29 @@ func (cfg *config) binaries(ctx context.Context, r *lab.Registry, containers boo
 		}
 		there = dir + " " + why
 	}
+	to, alone := filepath.Join(r.Dir(), "bin"), len(r.List()) == 0
 	root, err := source()
-	if err != nil {
-		return "", fmt.Errorf("%s, and %w", there, err)
+	if err == nil {
+		return build(ctx, root, to, alone)
 	}
-	return build(ctx, root, filepath.Join(r.Dir(), "bin"), len(r.List()) == 0)
+	if v := installed(); v != "" {
+		cfg.say("%s: building %s %s without them", there, module, v)
+		return install(ctx, v, to, alone)
+	}
+	return "", fmt.Errorf("%s, and %w", there, err)
+}
+
+// installed is the version of the module that this program was installed as; "" if it was built
+// from a tree, or there is no go command.
+func installed() string {
+	bi, ok := debug.ReadBuildInfo()
+	if !ok || bi.Main.Path != module || bi.Main.Version == "(devel)" || bi.Main.Sum == "" {
+		return ""
+	}
+	if _, err := exec.LookPath("go"); err != nil {
+		return ""
+	}
+	return bi.Main.Version
 }
 
 // unfit returns the first program in a folder that cannot be used, and why; "" if all can.
@@ -62,7 +81,7 @@ func unfit(dir string, containers bool) (program, why string) {
 			return p, "has no " + p
 		}
 		if containers && dynamic(file) {
-			return p, "has a " + p + " that needs libraries, which containers have not (go install makes such programs where there is a C compiler)"
+			return p, "has a " + p + " that needs libraries, which containers have not (CGO_ENABLED=0 go install makes one that needs none)"
 		}
 	}
 	return "", ""
@@ -98,6 +117,47 @@ func source() (string, error) {
 // build builds static programs into a folder of dir that is named after their contents, so
 // that no program is replaced under a running lab. alone says that no lab runs.
 func build(ctx context.Context, root, dir string, alone bool) (string, error) {
+	return staged(dir, alone, func(stage string) error {
+		goBuild := func(flags ...string) error {
+			args := append([]string{"build", "-ldflags=-s -w", "-o", stage + "/"}, flags...)
+			for _, p := range programs {
+				args = append(args, "./cmd/"+p)
+			}
+			return goRun(ctx, root, nil, args...)
+		}
+		err := goBuild()
+		if err != nil && strings.Contains(err.Error(), "VCS status") {
+			err = goBuild("-buildvcs=false") // git refuses to read the source of another user
+		}
+		return err
+	})
+}
+
+// install is build for a version of the module instead of a tree.
+func install(ctx context.Context, version, dir string, alone bool) (string, error) {
+	return staged(dir, alone, func(stage string) error {
+		args := []string{"install", "-ldflags=-s -w"}
+		for _, p := range programs {
+			args = append(args, module+"/cmd/"+p+"@"+version)
+		}
+		return goRun(ctx, stage, []string{"GOBIN=" + stage}, args...)
+	})
+}
+
+// goRun runs a go command that makes static programs.
+func goRun(ctx context.Context, dir string, env []string, args ...string) error {
+	c := exec.CommandContext(ctx, "go", args...)
+	c.Dir, c.Env = dir, slices.Concat(os.Environ(), []string{"CGO_ENABLED=0"}, env)
+	var said bytes.Buffer
+	c.Stderr = &said
+	if err := c.Run(); err != nil {
+		return fmt.Errorf("go %s: %w: %s", args[0], err, strings.Join(strings.Fields(said.String()), " "))
+	}
+	return nil
+}
+
+// staged makes programs in a folder that then gets the name of their contents.
+func staged(dir string, alone bool, programsInto func(stage string) error) (string, error) {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return "", err
 	}
@@ -106,25 +166,7 @@ func build(ctx context.Context, root, dir string, alone bool) (string, error) {
 		return "", err
 	}
 	defer func() { _ = os.RemoveAll(stage) }()
-	goBuild := func(flags ...string) error {
-		args := append([]string{"build", "-ldflags=-s -w", "-o", stage + "/"}, flags...)
-		for _, p := range programs {
-			args = append(args, "./cmd/"+p)
-		}
-		c := exec.CommandContext(ctx, "go", args...)
-		c.Dir, c.Env = root, append(os.Environ(), "CGO_ENABLED=0")
-		var said bytes.Buffer
-		c.Stderr = &said
-		if err := c.Run(); err != nil {
-			return fmt.Errorf("go build: %w: %s", err, strings.Join(strings.Fields(said.String()), " "))
-		}
-		return nil
-	}
-	err = goBuild()
-	if err != nil && strings.Contains(err.Error(), "VCS status") {
-		err = goBuild("-buildvcs=false") // git refuses to read the source of another user
-	}
-	if err != nil {
+	if err := programsInto(stage); err != nil {
 		return "", err
 	}
 	sum := sha256.New()

@@ -119,22 +119,11 @@ func (cfg *config) runScenarios(ctx context.Context, names []string) error {
 			cfg.say("%s: not used: %s", s, oneLine(why[s]))
 		}
 	}
-	// Prepare only the substrates that some scenario will run on.
-	on := make([]substrate.Substrate, len(list)) // nil is the simulator
-	needed := map[string]substrate.Substrate{}
-	for i, sc := range list {
-		if on[i] = pick(sc, subs, cfg.substrate); on[i] != nil {
-			needed[on[i].Name()] = on[i]
-		}
+	on, ready, err := cfg.prepareFor(ctx, reg, list, subs, cfg.prepare)
+	if err != nil {
+		return err
 	}
-	var bin string
-	var pps float64
-	var phases []result.Phase
-	if len(needed) > 0 {
-		if bin, pps, phases, err = cfg.prepare(ctx, reg, needed); err != nil {
-			return err
-		}
-	}
+	bin, pps, phases := ready.bin, ready.pps, ready.phases
 	results := cfg.playAll(ctx, list, func(i int, say func(string, ...any)) *result.Result {
 		sc := list[i]
 		o := testrun.Options{Registry: reg, Bin: bin, Out: cfg.out, Seed: cfg.seed, Images: images, Keep: cfg.keep, LogAll: cfg.switchLog, SwitchPPS: pps, Say: say}
@@ -161,6 +150,52 @@ func (cfg *config) runScenarios(ctx context.Context, names []string) error {
 	}
 	return code(results)
 }
+
+// prepareFor chooses the substrate of each scenario, nil for the simulator, and prepares those that
+// are needed. With auto, one that cannot be prepared is left out, and the next is taken.
+func (cfg *config) prepareFor(
+	ctx context.Context, reg *lab.Registry, list []*scenario.Scenario, subs []substrate.Substrate,
+	prepare func(context.Context, *lab.Registry, map[string]substrate.Substrate) (prepared, error),
+) (on []substrate.Substrate, p prepared, err error) {
+	on = make([]substrate.Substrate, len(list))
+	for {
+		needed := map[string]substrate.Substrate{}
+		for i, sc := range list {
+			if on[i] = pick(sc, subs, cfg.substrate); on[i] != nil {
+				needed[on[i].Name()] = on[i]
+			}
+		}
+		if len(needed) == 0 {
+			return on, prepared{}, nil
+		}
+		p, err = prepare(ctx, reg, needed)
+		var bad *unprepared
+		if err == nil || cfg.substrate != "auto" || ctx.Err() != nil || !errors.As(err, &bad) {
+			return on, p, err
+		}
+		next := "the simulator"
+		subs = slices.DeleteFunc(slices.Clone(subs), func(s substrate.Substrate) bool { return s.Name() == bad.on })
+		if len(subs) > 0 {
+			next = subs[0].Name()
+		}
+		cfg.say("%s: not used, but %s: %s", bad.on, next, oneLine(bad.error))
+	}
+}
+
+// prepared is what labs are made with.
+type prepared struct {
+	bin    string  // folder of the programs
+	pps    float64 // what the switch forwards
+	phases []result.Phase
+}
+
+// An unprepared substrate is one that cannot be used after all.
+type unprepared struct {
+	on string
+	error
+}
+
+func (u *unprepared) Unwrap() error { return u.error }
 
 // pick returns the substrate of a scenario, nil for the simulator.
 func pick(sc *scenario.Scenario, subs []substrate.Substrate, asked string) substrate.Substrate {
@@ -190,31 +225,35 @@ func (cfg *config) command(sc *scenario.Scenario, sub string) []string {
 
 // prepare removes leftovers of earlier runs, builds the programs and images, and measures
 // the switch.
-func (cfg *config) prepare(ctx context.Context, reg *lab.Registry, subs map[string]substrate.Substrate) (bin string, pps float64, phases []result.Phase, err error) {
+func (cfg *config) prepare(ctx context.Context, reg *lab.Registry, subs map[string]substrate.Substrate) (p prepared, err error) {
 	begun := time.Now()
 	if err := cfg.sweep(ctx, reg, subs, reg.Owned); err != nil {
-		return "", 0, nil, err
+		return p, err
 	}
+	first := "netns" // the one that programs are missing for
 	_, containers := subs["docker"]
-	if bin, err = cfg.binaries(ctx, reg, containers); err != nil {
-		return "", 0, nil, &failure{err}
+	if containers {
+		first = "docker"
 	}
-	for _, s := range subs {
-		if err := s.Prepare(ctx, bin, sayer{cfg}); err != nil {
-			return "", 0, nil, &failure{err}
+	if p.bin, err = cfg.binaries(ctx, reg, containers); err != nil {
+		return p, &failure{&unprepared{first, err}}
+	}
+	for name, s := range subs {
+		if err := s.Prepare(ctx, p.bin, sayer{cfg}); err != nil {
+			return p, &failure{&unprepared{name, err}}
 		}
 	}
-	phases = append(phases, result.Phase{Name: "build", Took: time.Since(begun)})
+	p.phases = append(p.phases, result.Phase{Name: "build", Took: time.Since(begun)})
 	if !cfg.noBench {
 		begun = time.Now()
-		if pps, err = bench(ctx, bin); err != nil {
+		if p.pps, err = bench(ctx, p.bin); err != nil {
 			cfg.say("the switch was not measured: %s", oneLine(err))
 		} else {
-			cfg.say("the switch forwards %.0f packets/s per core here", pps)
+			cfg.say("the switch forwards %.0f packets/s per core here", p.pps)
 		}
-		phases = append(phases, result.Phase{Name: "bench", Took: time.Since(begun)})
+		p.phases = append(p.phases, result.Phase{Name: "bench", Took: time.Since(begun)})
 	}
-	return bin, pps, phases, nil
+	return p, nil
 }
 
 // sayer writes lines as progress.

@@ -45,12 +45,19 @@ func TestHelpOfACommand(t *testing.T) {
 	}
 }
 
+func TestVersion(t *testing.T) {
+	if code, out, errs := call(t, "--version"); code != exitOK || errs != "" || !strings.HasPrefix(out, "testbed 0") || !strings.Contains(out, ", wire UE ") {
+		t.Errorf("exit %d: %s%s", code, errs, out)
+	}
+}
+
 // An error in a command line is one line, with exit status 2.
 func TestUsage(t *testing.T) {
 	for _, tt := range []struct{ args, want string }{
-		{"play -h", `unknown command "play": there are list, up, run`},
-		{"play", `unknown command "play": there are list, up, run`},
-		{"run claen", `no scenario "claen": ` + "`testbed list`"},
+		{"play -h", `unknown command "play": there are list, new, explain, up, run`},
+		{"play", `unknown command "play": there are list, new, explain, up, run`},
+		{"run claen", `no scenario "claen": clean is meant? ` + "`testbed list`"},
+		{"run zzzzzz", `no scenario "zzzzzz": ` + "`testbed list`"},
 		{"run ./nowhere", "no such file"},
 		{"run clean --substrate lxc", `--substrate "lxc" is not docker, netns, sim or auto`},
 		{"run clean --parallel 0", "--parallel 0 is not 1 to"},

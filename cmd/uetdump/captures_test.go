@@ -179,7 +179,7 @@ type peer struct {
 func (f *film) pair(a, b string, id uint16) (*peer, *peer) {
 	start := wire.PSN(0x1000) * wire.PSN(id)
 	p := &peer{f: f, at: netip.MustParseAddrPort(a), id: id, start: start, mode: wire.TypeRUDReq}
-	q := &peer{f: f, at: netip.MustParseAddrPort(b), id: id + 50, start: start, known: true}
+	q := &peer{f: f, at: netip.MustParseAddrPort(b), id: id + 50, start: start, known: true, mode: wire.TypeRUDReq}
 	p.other, q.other = q, p
 	return p, q
 }
@@ -248,6 +248,8 @@ var films = map[string]func(testing.TB) []byte{
 	"stalls.pcap":    stallsFilm,
 	"sealed.pcap":    sealedFilm,
 	"tap.pcapng":     tapFilm,
+	"ops.pcap":       opsFilm,
+	"late.pcap":      lateFilm,
 	"broken.pcap":    func(t testing.TB) []byte { b := messagesFilm(t); return b[:len(b)-30] },
 	"broken.pcapng":  func(t testing.TB) []byte { b := tapFilm(t); return b[:len(b)-30] },
 	"noise.pcap":     noiseFilm,
@@ -279,6 +281,245 @@ func messagesFilm(t testing.TB) []byte {
 	f.wait(100 * time.Microsecond)
 	c := wire.Ack{Type: wire.TypeAck, CACK: b.start.Add(3), AckPSNOff: 1, SPDCID: b.id, DPDCID: a.id}
 	b.send(c.Append(nil))
+	return f.bytes()
+}
+
+// A part is a packet of a one-sided operation: what its header says.
+type part struct {
+	op       wire.Opcode
+	msg      uint16
+	key, off uint64
+	at, size int // of the message
+	whole    int
+	flags    wire.SESFlags
+	data     uint64 // header data
+	ext      []byte // of an atomic operation
+	empty    bool   // carries nothing
+}
+
+// ses is its SES header with what follows.
+func (x part) ses() []byte {
+	m := wire.ReqStd{Opcode: x.op, Flags: x.flags, MsgID: x.msg, JobID: 1, RI: 15, Initiator: 16, BufOff: x.off, Match: x.key, ReqLen: uint32(x.whole), HeaderData: x.data}
+	if x.at == 0 {
+		m.Flags |= wire.SESSOM
+	} else {
+		m.MsgOff, m.PayloadLen = uint32(x.at), uint16(x.size)
+	}
+	if x.data != 0 {
+		m.Flags |= wire.SESHD
+	}
+	if x.at+x.size == x.whole || x.empty && x.op != wire.OpRead {
+		m.Flags |= wire.SESEOM
+	}
+	b := append(m.Append(nil), x.ext...)
+	if x.op != wire.OpRead && !x.empty {
+		b = append(b, make([]byte, x.size)...)
+	}
+	return b
+}
+
+// access is the packet with the n-th PSN.
+func (p *peer) access(n int, flags wire.Flags, x part) []byte {
+	h := wire.Req{Type: p.mode, Next: wire.NextReqStd, Flags: flags, PSN: p.start.Add(n), SPDCID: p.id, DPDCID: p.other.id, ClearOff: -1}
+	if !p.known {
+		h.Flags |= wire.FlagSYN
+		h.PSNOffset, h.DPDCID = uint16(n), 0
+	}
+	return append(h.Append(nil), x.ses()...)
+}
+
+// gives is a packet of the return direction.
+func (p *peer) gives(n int, flags wire.Flags, msg uint16, at, size, whole int, rc wire.RC) []byte {
+	h := wire.Req{Type: p.mode, Next: wire.NextRspData, Flags: flags, PSN: p.start.Add(n), SPDCID: p.id, DPDCID: p.other.id, ClearOff: -1}
+	r := wire.RspData{Opcode: wire.RspWithData, RC: rc, MsgID: msg, ReadMsgID: msg, JobID: 1, PayloadLen: uint16(size), ModLen: uint32(whole), MsgOff: uint32(at)}
+	return append(r.Append(h.Append(nil)), make([]byte, size)...)
+}
+
+// says is an ACK of the n-th PSN with a response.
+func (p *peer) says(n, cack int, op wire.RspOpcode, rc wire.RC, msg uint16) []byte {
+	a := wire.Ack{Type: wire.TypeAckCC, Next: wire.NextRsp, AckPSNOff: int16(n - cack), SPDCID: p.id, DPDCID: p.other.id, CACK: p.start.Add(cack), MPR: 1, SACKOff: 1}
+	r := wire.Rsp{Opcode: op, RC: rc, MsgID: msg}
+	return r.Append(a.Append(nil))
+}
+
+// ackData is an ACK of the n-th PSN with what it returns.
+func (p *peer) ackData(n, cack int, msg uint16, size int) []byte {
+	a := wire.Ack{Type: wire.TypeAckCC, Next: wire.NextRspData, AckPSNOff: int16(n - cack), SPDCID: p.id, DPDCID: p.other.id, CACK: p.start.Add(cack), MPR: 1, SACKOff: 1}
+	r := wire.RspData{Opcode: wire.RspWithData, RC: wire.RCOK, MsgID: msg, ReadMsgID: msg, PayloadLen: uint16(size), ModLen: uint32(size)}
+	return append(r.Append(a.Append(nil)), make([]byte, size)...)
+}
+
+// rudi is a packet by RUDI, of a request or of its answer.
+func rudi(t wire.Type, next wire.NextHdr, flags wire.Flags, id uint32, ses []byte) []byte {
+	return append(wire.RUDIHdr{Type: t, Next: next, Flags: flags, PktID: id}.Append(nil), ses...)
+}
+
+func response(msg uint16, rc wire.RC) []byte {
+	r := wire.Rsp{Opcode: wire.RspResponse, RC: rc, MsgID: msg}
+	return r.Append(nil)
+}
+
+func responseData(msg uint16, at, size, whole int) []byte {
+	r := wire.RspData{Opcode: wire.RspWithData, RC: wire.RCOK, MsgID: msg, ReadMsgID: msg, PayloadLen: uint16(size), ModLen: uint32(whole), MsgOff: uint32(at)}
+	return append(r.Append(nil), make([]byte, size)...)
+}
+
+// opsFilm: one-sided operations of each kind, well and ill.
+func opsFilm(t testing.TB) []byte {
+	f := newFilm(t, false)
+	a, b := f.pair("192.0.2.1:4793", "192.0.2.2:4793", 5)
+	rtt := func() { f.wait(80 * time.Microsecond) }
+	// A write of three packets with data, the second lost once.
+	w := part{op: wire.OpWrite, msg: 1, key: 0x77, off: 0x1000, whole: 160, size: 64}
+	first, second, third := w, w, w
+	first.data, second.at, third.at, third.size = 0xbeef, 64, 128, 32
+	a.send(a.access(0, 0, first))
+	a.known = true
+	a.send(a.access(1, 0, second))
+	a.send(a.access(2, wire.FlagAR, third))
+	rtt()
+	b.send(b.says(0, 0, wire.RspDefault, wire.RCNull, 1))
+	f.wait(5 * time.Millisecond)
+	a.send(a.access(1, wire.FlagRETX|wire.FlagAR, second))
+	rtt()
+	b.send(b.says(1, 2, wire.RspDefault, wire.RCNull, 1))
+	// A read of two packets, 96 bytes each, that comes back in three, one of them twice.
+	r := part{op: wire.OpRead, msg: 2, key: 0x78, off: 0x40, whole: 192, size: 96}
+	rest := r
+	rest.at = 96
+	a.send(a.access(3, 0, r))
+	a.send(a.access(4, wire.FlagAR, rest))
+	rtt()
+	b.send(b.says(4, 4, wire.RspDefault, wire.RCOK, 2))
+	b.send(b.gives(0, 0, 2, 0, 96, 192, wire.RCOK))
+	b.send(b.gives(1, 0, 2, 96, 48, 192, wire.RCOK))
+	f.wait(time.Millisecond)
+	b.send(b.gives(1, wire.FlagRETX, 2, 96, 48, 192, wire.RCOK))
+	b.send(b.gives(2, wire.FlagAR, 2, 144, 48, 192, wire.RCOK))
+	a.send(a.says(2, 2, wire.RspDefault, wire.RCNull, 2))
+	// A read of 8 bytes in the ACK.
+	a.send(a.access(5, wire.FlagAR, part{op: wire.OpRead, msg: 3, key: 0x78, off: 8, whole: 8, size: 8}))
+	rtt()
+	b.send(b.ackData(5, 5, 3, 8))
+	// A fetching atomic operation, one that returns nothing, a comparison.
+	add := wire.Atomic{Op: wire.AtomicSum, Type: wire.Uint64}.Append(nil)
+	a.send(a.access(6, wire.FlagAR, part{op: wire.OpFetchAtomic, msg: 4, key: 0x79, off: 16, whole: 8, size: 8, ext: add}))
+	rtt()
+	b.send(b.says(6, 6, wire.RspDefault, wire.RCOK, 4))
+	b.send(b.gives(3, 0, 4, 0, 8, 8, wire.RCOK))
+	a.send(a.access(7, wire.FlagAR, part{op: wire.OpAtomic, msg: 5, key: 0x79, off: 16, whole: 8, size: 8, ext: add}))
+	rtt()
+	b.send(b.says(7, 7, wire.RspDefault, wire.RCNull, 5))
+	cas := wire.CSwap{Atomic: wire.Atomic{Op: wire.AtomicCSwap, Type: wire.Int64}}.Append(nil)
+	a.send(a.access(8, wire.FlagAR, part{op: wire.OpFetchAtomic, msg: 6, key: 0x79, off: 24, whole: 32, size: 32, ext: cas, empty: true}))
+	rtt()
+	b.send(b.says(8, 8, wire.RspDefault, wire.RCOK, 6))
+	b.send(b.gives(4, 0, 6, 0, 8, 8, wire.RCOK))
+	// A write that is made durable.
+	a.send(a.access(9, wire.FlagAR, part{op: wire.OpWrite, msg: 7, key: 0x7a, off: 0, whole: 32, size: 32, flags: wire.SESDC}))
+	rtt()
+	b.send(b.says(9, 9, wire.RspResponse, wire.RCOK, 7))
+	a.send(a.access(10, wire.FlagAR, part{op: wire.OpWrite, msg: 8, key: 0x7a, off: 0, whole: 32, flags: wire.SESDC, empty: true}))
+	rtt()
+	b.send(b.says(10, 10, wire.RspResponse, wire.RCOK, 8))
+	f.wait(3 * time.Millisecond)
+	b.send(b.gives(5, wire.FlagAR, 8, 0, 0, 32, wire.RCOK))
+	// A read with a wrong key, and a write out of bounds of which the second packet is on its way.
+	a.send(a.access(11, wire.FlagAR, part{op: wire.OpRead, msg: 9, key: 0x1, off: 0, whole: 64, size: 64}))
+	rtt()
+	b.send(b.says(11, 11, wire.RspResponse, wire.RCBadMKey, 9))
+	far := part{op: wire.OpWrite, msg: 10, key: 0x77, off: 0xffff0, whole: 192, size: 64}
+	a.send(a.access(12, 0, far))
+	rtt()
+	b.send(b.says(12, 12, wire.RspResponse, wire.RCBadAddr, 10))
+	far.at = 64
+	a.send(a.access(13, wire.FlagAR, far))
+	rtt()
+	b.send(b.says(13, 13, wire.RspResponse, wire.RCBadAddr, 10))
+	// By the key of the optimized header, without a message.
+	h := wire.Req{Type: a.mode, Next: wire.NextReqSmall, Flags: wire.FlagAR, PSN: a.start.Add(14), SPDCID: a.id, DPDCID: b.id, ClearOff: -1}
+	s := wire.ReqSmall{Opcode: wire.OpWrite, Flags: wire.SESSOM | wire.SESEOM, ReqLen: 16, RI: 9, JobID: 1, BufOff: 0x20}
+	a.send(append(s.Append(h.Append(nil)), make([]byte, 16)...))
+	rtt()
+	b.send(b.says(14, 14, wire.RspDefault, wire.RCNull, 0))
+	// The target has no room for a read at first.
+	busy := part{op: wire.OpRead, msg: 11, key: 0x78, off: 0, whole: 8, size: 8}
+	a.send(a.access(15, wire.FlagAR, busy))
+	rtt()
+	b.send(b.nack(wire.NackNoSESMsgAvail, 15))
+	f.wait(time.Millisecond)
+	a.send(a.access(15, wire.FlagRETX|wire.FlagAR, busy))
+	rtt()
+	b.send(b.ackData(15, 15, 11, 8))
+	// By RUDI: a write of two packets, the first sent again; a read; a refusal.
+	const safe = 1 << 63
+	rw := part{op: wire.OpWrite, msg: 0x21, key: safe | 5, off: 0, whole: 96, size: 64}
+	rw2 := rw
+	rw2.at, rw2.size = 64, 32
+	a.send(rudi(wire.TypeRUDIReq, wire.NextReqStd, 0, 100, rw.ses()))
+	a.send(rudi(wire.TypeRUDIReq, wire.NextReqStd, 0, 101, rw2.ses()))
+	rtt()
+	b.send(rudi(wire.TypeRUDIRsp, wire.NextRsp, 0, 101, response(0x21, wire.RCOK)))
+	f.wait(2 * time.Millisecond)
+	a.send(rudi(wire.TypeRUDIReq, wire.NextReqStd, wire.RUDIFlagRETX, 100, rw.ses()))
+	rtt()
+	b.send(rudi(wire.TypeRUDIRsp, wire.NextRsp, 0, 100, response(0x21, wire.RCOK)))
+	a.send(rudi(wire.TypeRUDIReq, wire.NextReqStd, 0, 102, part{op: wire.OpRead, msg: 0x22, key: safe | 5, off: 64, whole: 40, size: 40}.ses()))
+	rtt()
+	b.send(rudi(wire.TypeRUDIRsp, wire.NextRspData, 0, 102, responseData(0x22, 0, 40, 40)))
+	a.send(rudi(wire.TypeRUDIReq, wire.NextReqStd, 0, 103, part{op: wire.OpWrite, msg: 0x23, key: 5, off: 0, whole: 8, size: 8}.ses()))
+	rtt()
+	b.send(rudi(wire.TypeRUDIRsp, wire.NextRsp, 0, 103, response(0x23, wire.RCOpViolation)))
+	// A datagram, a message, a write that nobody answers, a read of which half comes back.
+	u := part{op: wire.OpDatagramSend, key: 7, whole: 24, size: 24}
+	a.send(append(wire.UUDHdr{Next: wire.NextReqStd}.Append(nil), u.ses()...))
+	a.send(a.access(16, wire.FlagAR, part{op: wire.OpTaggedSend, msg: 12, key: 7, whole: 16, size: 16, flags: wire.SESREL}))
+	rtt()
+	b.send(b.says(16, 16, wire.RspDefault, wire.RCNull, 12))
+	half := part{op: wire.OpRead, msg: 13, key: 0x78, off: 0, whole: 128, size: 64}
+	a.send(a.access(17, 0, half))
+	half.at = 64
+	a.send(a.access(18, wire.FlagAR, half))
+	rtt()
+	b.send(b.says(18, 18, wire.RspDefault, wire.RCOK, 13))
+	b.send(b.gives(6, 0, 13, 0, 64, 128, wire.RCOK))
+	a.send(a.access(19, wire.FlagAR, part{op: wire.OpWrite, msg: 14, key: 0x77, off: 0, whole: 8, size: 8}))
+	f.wait(5 * time.Millisecond)
+	a.send(a.access(19, wire.FlagRETX|wire.FlagAR, part{op: wire.OpWrite, msg: 14, key: 0x77, off: 0, whole: 8, size: 8}))
+	return f.bytes()
+}
+
+// lateFilm begins in the middle of a write and of a read; a message id is used again whose end is
+// missing; and all is sent again with other PSNs.
+func lateFilm(t testing.TB) []byte {
+	f := newFilm(t, false)
+	a, b := f.pair("192.0.2.1:4793", "192.0.2.2:4793", 5)
+	a.known = true
+	w := part{op: wire.OpWrite, msg: 1, key: 0x77, off: 0x1000, whole: 160, at: 128, size: 32}
+	a.send(a.access(2, wire.FlagAR, w))
+	f.wait(50 * time.Microsecond)
+	b.send(b.says(2, 2, wire.RspDefault, wire.RCNull, 1))
+	b.send(b.gives(0, 0, 9, 0, 8, 8, wire.RCOK)) // of a read that was not captured
+	again := part{op: wire.OpWrite, msg: 2, key: 0x77, whole: 8, size: 8}
+	a.send(a.access(3, 0, again))
+	f.wait(time.Second)
+	a.send(a.access(4, wire.FlagAR, again))
+	f.wait(50 * time.Microsecond)
+	b.send(b.says(4, 4, wire.RspDefault, wire.RCNull, 2))
+
+	c, d := f.pair("192.0.2.1:4793", "192.0.2.3:4793", 6)
+	x := part{op: wire.OpWrite, msg: 3, key: 0x77, whole: 96, size: 64}
+	y := x
+	y.at, y.size = 64, 32
+	c.send(c.access(0, 0, x))
+	c.send(c.access(1, wire.FlagAR, y))
+	n := wire.Nack{Type: wire.TypeNack, Code: wire.NackNewStartPSN, PSN: c.start, DPDCID: c.id, Payload: uint32(c.start + 0x100)}
+	d.send(n.Append(nil))
+	c.start, d.start = c.start+0x100, d.start+0x100
+	c.send(c.access(0, 0, x))
+	c.send(c.access(1, wire.FlagAR, y))
+	f.wait(50 * time.Microsecond)
+	d.send(d.says(1, 1, wire.RspDefault, wire.RCNull, 3))
 	return f.bytes()
 }
 

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"net/netip"
@@ -10,6 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/uetkit/uetkit/internal/cli"
 	"github.com/uetkit/uetkit/transport/wire"
 )
 
@@ -26,6 +28,7 @@ type Config struct {
 	Msg     int      // follow this message; -1: none
 	Summary bool     // the table of PDCs and no packets
 	Explain bool     // what PDCs wait for
+	Ops     bool     // operations instead of packets
 	At      moment   // when the capture ends for Summary and Explain
 
 	// Filters. Packets that are not printed are analysed all the same.
@@ -98,6 +101,7 @@ it was sent where the capture says so (files of uetperf --pcap do).
   uetdump --summary x.pcapng           the table of PDCs
   uetdump --pdc 3 x.pcapng             one of them, PSNs from its first one on
   uetdump --explain x.pcapng           what each one waits for at the end
+  uetdump --ops x.pcapng               writes, reads, atomics, messages, one a line
 
 A UDP datagram is UET if one of its ports is, or if its CRC verifies; then all of
 its flow is. Trains that the kernel splits or joins (GSO, GRO) are shown as the
@@ -136,6 +140,7 @@ func parse(args []string, stdout, stderr io.Writer) (*Config, int) {
 	cfg := &Config{}
 	chosen := false
 	root := newCommand(cfg, &chosen)
+	cli.Manual(root, args)
 	root.SetArgs(args)
 	root.SetOut(stdout)
 	root.SetErr(stderr)
@@ -162,7 +167,7 @@ func newCommand(cfg *Config, chosen *bool) *cobra.Command {
 	root := &cobra.Command{
 		Use: "uetdump [flags] FILE|-", Short: "captures of Ultra Ethernet Transport as text", Long: rootLong,
 		SilenceErrors: true, SilenceUsage: true, DisableSuggestions: true,
-		CompletionOptions: cobra.CompletionOptions{DisableDefaultCmd: true},
+		CompletionOptions: cobra.CompletionOptions{HiddenDefaultCmd: true},
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) != 1 {
 				return fmt.Errorf("give one capture file, or - for standard input, not %d", len(args))
@@ -189,7 +194,8 @@ func newCommand(cfg *Config, chosen *bool) *cobra.Command {
 	fl.StringVar(&cfg.Keys, "keys", "", "cluster key file: opens packets sealed with its keys")
 	fl.StringVar(&of.pdc, "pdc", "", "follow one PDC, both directions: its number in the summary, or ADDRESS/PDCID of one end")
 	fl.StringVar(&of.msg, "msg", "", "follow the message with this id: its packets and what answers them")
-	fl.BoolVar(&cfg.Summary, "summary", false, "print only the table of PDCs")
+	fl.BoolVar(&cfg.Ops, "ops", false, "operations instead of packets: request, what came back, result and time, one a line, in the order of their ends")
+	fl.BoolVar(&cfg.Summary, "summary", false, "print only the table of PDCs, with --ops that of operations by kind")
 	fl.BoolVar(&cfg.Explain, "explain", false, "say of each PDC that is owed something at the end what it waits for")
 	fl.StringVar(&of.at, "at", "", "the end is this time: as of --since")
 	fl.StringVar(&of.host, "host", "", "print only what this IP address sent or received")
@@ -197,6 +203,12 @@ func newCommand(cfg *Config, chosen *bool) *cobra.Command {
 	fl.StringVar(&of.since, "since", "", "print only what came at or after this time: seconds from the first packet, or a time of day")
 	fl.StringVar(&of.until, "until", "", "print only what came before this time")
 	fl.IntVarP(&cfg.Count, "count", "c", 0, "stop after so many packets; 0: never")
+	cli.Values(root, "type", typeNames...)
+	cli.Values(root, "port", strconv.Itoa(wire.Port), "all")
+	cli.Files(root, "keys")
+	cli.Free(root, "pdc", "msg", "at", "host", "since", "until", "count")
+	root.ValidArgsFunction = cli.FilesOf("pcap", "pcapng", "cap")
+	cli.Version(root)
 	return root
 }
 
@@ -250,6 +262,14 @@ func (o *flags) fill(cfg *Config) error {
 			cfg.Types = map[string]bool{}
 		}
 		cfg.Types[s] = true
+	}
+	if cfg.Ops {
+		switch {
+		case cfg.Types != nil:
+			return errors.New("--type picks packets, and --ops prints operations: leave out one of both")
+		case cfg.Verbose || cfg.Hex || cfg.Trailers:
+			return errors.New("-v, -x and -r are about packets, and --ops prints operations: leave them out, or --ops")
+		}
 	}
 	if o.since != "" {
 		if cfg.Since, err = parseMoment(o.since, cfg.UTC); err != nil {

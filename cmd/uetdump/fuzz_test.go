@@ -21,6 +21,9 @@ func everything() []*Config {
 		{Ports: ports, Msg: -1, Verbose: true, Hex: true, Trailers: true, Explain: true, Summary: false},
 		{AllPorts: true, Msg: -1, JSON: true, Explain: true, PDC: &pdcName{n: 1}},
 		{AllPorts: true, Msg: 1, Summary: true, Explain: true, At: moment{set: true, rel: true, after: time.Millisecond}},
+		{AllPorts: true, Msg: -1, Ops: true, Explain: true},
+		{AllPorts: true, Msg: -1, Ops: true, JSON: true, Count: 3},
+		{AllPorts: true, Msg: -1, Ops: true, Summary: true},
 	}
 }
 
@@ -59,6 +62,9 @@ func FuzzPackets(f *testing.F) {
 		a.req(0, 1, 0, 64, 128, 0, -1), a.req(1, 1, 64, 64, 128, wire.FlagRETX, -1), b.ack(0, 0, 1, wire.ReqClear, 1), b.nack(wire.NackNewStartPSN, 1),
 		a.cp(wire.CtlClear, 0, 0x5000), b.cp(wire.CtlClearReq, 0, 0x5000), a.cp(wire.CtlClose, 2, 0), a.cp(wire.CtlProbe, 0, 1),
 		wire.TSS{SP: true, SDI: 1, AN: 1}.Append(nil),
+		a.access(3, 0, part{op: wire.OpRead, msg: 2, whole: 64, size: 32}), b.gives(0, 0, 2, 0, 16, 64, wire.RCOK), b.says(3, 3, wire.RspResponse, wire.RCBadMKey, 2), b.ackData(3, 3, 2, 8),
+		a.access(4, 0, part{op: wire.OpAtomic, msg: 3, whole: 8, size: 8, ext: wire.Atomic{}.Append(nil)}),
+		rudi(wire.TypeRUDIReq, wire.NextReqStd, 0, 9, part{op: wire.OpWrite, msg: 4, whole: 8, size: 8}.ses()), rudi(wire.TypeRUDIRsp, wire.NextRsp, 0, 9, response(4, wire.RCOK)),
 	} {
 		seed = append(append(seed, byte(len(p))), p...)
 	}

@@ -21,6 +21,7 @@ type message struct {
 	rsp    *wire.Rsp
 	rdata  *wire.RspData
 	rsmall *wire.RspDataSmall
+	atomic *wire.Atomic // the extension of an atomic operation
 
 	headers int // bytes of PDS, SES and extension headers on the wire
 	ses     int // where the SES header begins
@@ -94,6 +95,9 @@ func parseMessage(b []byte) *message {
 	}
 	b = b[k:]
 	m.headers += k + extension(op, rdv, b)
+	if op.HasAtomic() {
+		m.atomic, _, _ = parsed(wire.ParseAtomic(b)) // one that is cut off is none
+	}
 	return m
 }
 

@@ -27,10 +27,16 @@ type printer struct {
 	bad     uint64 // with a trailer that does not verify
 	track   *tracker
 	picked  map[*pdc]bool // those that a line was printed of
+	ops     *follower     // nil: packets are printed
+	sums    opSums
 }
 
 func newPrinter(cfg *Config, w io.Writer) *printer {
-	return &printer{cfg: cfg, w: w, track: newTracker(), picked: map[*pdc]bool{}}
+	p := &printer{cfg: cfg, w: w, track: newTracker(), picked: map[*pdc]bool{}}
+	if cfg.Ops {
+		p.ops, p.sums = newFollower(p.operation), opSums{}
+	}
+	return p
 }
 
 // done reports whether nothing further will be printed.
@@ -107,6 +113,10 @@ func (p *printer) packet(k *packet) {
 		p.sealed++
 	}
 	n := p.track.packet(k)
+	if p.ops != nil {
+		p.ops.packet(k, &n)
+		return
+	}
 	if !p.wanted(k, &n) {
 		return
 	}
@@ -136,13 +146,16 @@ func (p *printer) end(c *decoder) error {
 	if p.packets == 0 && p.err == nil && c.others > 0 && !p.cfg.JSON {
 		p.printf("no UET in %d packets; if it is on another UDP port, name it with --port\n", c.others)
 	}
-	if p.cfg.Summary || p.cfg.follows() {
+	switch {
+	case p.ops != nil:
+		p.opsEnd()
+	case p.cfg.Summary || p.cfg.follows():
 		p.summary()
 	}
 	if p.cfg.Explain {
 		p.explain(at)
 	}
-	if (p.cfg.Explain || p.cfg.Summary || p.cfg.follows()) && !p.cfg.JSON {
+	if (p.cfg.Explain || p.cfg.Summary || p.cfg.Ops || p.cfg.follows()) && !p.cfg.JSON {
 		if p.sealed > 0 {
 			p.printf("%d packets are sealed and belong to no PDC that can be seen; --keys opens those of a cluster\n", p.sealed)
 		}

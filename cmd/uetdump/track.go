@@ -98,6 +98,7 @@ type sent struct {
 	retx        bool // one of them said that it is a resend
 	arrived     bool // a SACK said so
 	answered    bool
+	op          *operation // that it is a packet of, if operations are followed
 }
 
 // A note says what a packet is in its PDC.
@@ -114,6 +115,9 @@ type note struct {
 	unseen bool  // it says that it is a resend; the first was not captured
 	after  time.Duration
 	msgs   []uint16
+	// sent is the packet itself if it has a PSN. For ACK and NACK it is the one they name, if that
+	// is not forgotten.
+	sent *sent
 }
 
 // An endKey finds a PDC by one PDCID, a pairKey by both.
@@ -305,6 +309,11 @@ func (p *pdc) begin(start wire.PSN) {
 		d := &p.dir[i]
 		d.base, d.una, d.nxt = start, start, start
 		d.started, d.synced = true, true
+		for _, s := range d.sent {
+			if o := s.op; o != nil && !o.over && o.packets > 0 {
+				o.again()
+			}
+		}
 		clear(d.sent)
 		d.open = 0
 	}
@@ -355,6 +364,7 @@ func (p *pdc) request(k *packet, n *note) {
 	d := &p.dir[n.from]
 	d.cleared(h.PSN.Add(int(h.ClearOff)))
 	s := d.put(h.PSN, k.at, h.Flags&wire.FlagRETX != 0, n)
+	n.sent = s
 	s.syn = h.Flags&wire.FlagSYN != 0
 	if s.times == 1 && !n.copied {
 		d.bytes += uint64(k.data())
@@ -470,6 +480,10 @@ func (d *direction) answer(s *sent) bool {
 	}
 	s.answered = true
 	d.open--
+	if o := s.op; o != nil && !o.over {
+		o.open--
+		o.list.touched = append(o.list.touched, o)
+	}
 	return true
 }
 
@@ -514,6 +528,7 @@ func (p *pdc) ack(k *packet, n *note) {
 		if id, ok := d.msgOf(psn); ok && !slices.Contains(n.msgs, id) {
 			n.msgs = append(n.msgs, id)
 		}
+		n.sent = d.sent[psn]
 		if s := d.sent[psn]; s != nil && d.answer(s) {
 			if s.times == 1 && !s.retx && a.Flags&wire.AckFlagRETX == 0 {
 				d.measured(k.at.Sub(s.first))
@@ -595,6 +610,7 @@ func (p *pdc) nack(k *packet, n *note) {
 	if d.started {
 		n.rel, n.hasRel = h.PSN.Sub(d.base), true
 	}
+	n.sent = d.sent[h.PSN]
 	if id, ok := d.msgOf(h.PSN); ok {
 		n.msgs = append(n.msgs, id)
 	}

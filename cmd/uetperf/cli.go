@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -16,6 +15,7 @@ import (
 
 	"github.com/uetkit/uetkit/cmd/uetperf/internal/perf"
 	"github.com/uetkit/uetkit/cmd/uetperf/traffic"
+	"github.com/uetkit/uetkit/internal/cli"
 )
 
 // parse turns a command line into a Config. It returns nil when there is nothing to run,
@@ -23,6 +23,7 @@ import (
 func parse(args []string, stdout, stderr io.Writer) (*Config, int) {
 	l := &line{base: Config{Args: append([]string{"uetperf"}, args...), Stdin: os.Stdin}}
 	root := l.root()
+	cli.Manual(root, args)
 	root.SetArgs(args)
 	said := &watched{w: stdout}
 	root.SetOut(said)
@@ -51,7 +52,14 @@ func parse(args []string, stdout, stderr io.Writer) (*Config, int) {
 		if cmd.Name() == "help" {
 			cmd = root
 		}
-		fmt.Fprintf(stderr, "uetperf: %s (see %s -h)\n", usageText(err), cmd.CommandPath())
+		if silent(cmd.Name()) {
+			return nil, exitUsage
+		}
+		text := usageText(err)
+		if hint := instead(cmd, err); hint != "" {
+			text += "; " + hint
+		}
+		fmt.Fprintf(stderr, "uetperf: %s (see %s -h)\n", text, cmd.CommandPath())
 		return nil, exitUsage
 	}
 	return l.chosen, exitOK
@@ -95,6 +103,11 @@ carries the whole test:
   uetperf incast HOST -P 8 -s 256K
   uetperf soak HOST -t 1h
 
+Between ranks, below mpiexec, srun or mpirun, or by itself:
+
+  mpiexec -n 4 uetperf coll allreduce
+  uetperf p2p latency
+
 Secured, with connections and certificates (the folder goes to both hosts):
 
   uetperf keys  FOLDER
@@ -104,20 +117,19 @@ Secured, with connections and certificates (the folder goes to both hosts):
 Exit status: 0 all well, 1 a test or an assertion failed, 2 usage, 3 the host
 could not be reached, 130 interrupted.`
 
-// laterCommands are names that are reserved for commands that do not exist yet.
-var laterCommands = []string{"coll"}
-
 // notThere is the error for a command that does not exist. It lists those that do.
 func notThere(cmd *cobra.Command, name string) error {
-	there := "there are serve, ping, lat, bw, rate, load, rr, incast, soak, report, compare, keys, info, doctor"
+	there := "there are serve, ping, lat, bw, rate, load, rr, incast, soak, coll, p2p, report, compare, keys, info, doctor"
 	if cmd.HasParent() {
 		var names []string
 		for _, c := range cmd.Commands() {
 			names = append(names, c.Name())
 		}
 		there = "there are " + strings.Join(names, ", ")
-	} else if slices.Contains(laterCommands, name) {
-		return fmt.Errorf("command %s is not offered yet: %s", name, there)
+	}
+	_, names, _ := strings.Cut(there, "there are ")
+	if hint := insteadOf(name, strings.Split(names, ", ")); hint != "" {
+		there = hint + " " + strings.ToUpper(there[:1]) + there[1:]
 	}
 	return fmt.Errorf("unknown command %q: %s", name, there)
 }
@@ -157,6 +169,8 @@ func (l *line) command(c *cobra.Command, name string, t testDef, take func(p *pa
 		p.cfg.Command = ""
 	}
 	p.addTo(c.Flags())
+	p.completeFlags(c)
+	completeArgs(c, t)
 	c.RunE = func(_ *cobra.Command, args []string) (err error) {
 		p.cfg.CPUProfile = l.base.CPUProfile
 		if take != nil {
@@ -180,7 +194,7 @@ func (l *line) command(c *cobra.Command, name string, t testDef, take func(p *pa
 func (l *line) root() *cobra.Command {
 	root := l.command(&cobra.Command{
 		Use: "uetperf", Short: "performance of Ultra Ethernet Transport over UDP", Long: rootLong,
-		SilenceErrors: true, SilenceUsage: true, DisableSuggestions: true, Version: versionLine(),
+		SilenceErrors: true, SilenceUsage: true, DisableSuggestions: true,
 		CompletionOptions: cobra.CompletionOptions{HiddenDefaultCmd: true},
 		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) == 0 {
@@ -192,10 +206,13 @@ func (l *line) root() *cobra.Command {
 		p.cfg.Timeout = 10 * time.Second
 		return nil
 	})
-	root.SetVersionTemplate("{{.Version}}\n")
+	cli.Version(root)
 	root.PersistentFlags().StringVar(&l.base.CPUProfile, "cpuprofile", "", "write a CPU profile to `FILE`")
 	_ = root.PersistentFlags().MarkHidden("cpuprofile")
 	root.AddCommand(l.serve(), l.keys(), l.info(), l.doctor(), l.report(), l.compare())
+	for _, t := range betweenTests {
+		root.AddCommand(l.between(t))
+	}
 	for _, t := range tests {
 		t.Usual, _ = traffic.UsualOf(t.name)
 		root.AddCommand(l.test(t))

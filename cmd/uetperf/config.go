@@ -4,9 +4,11 @@ import (
 	"io"
 	"time"
 
+	"github.com/uetkit/uetkit/cmd/uetperf/internal/ranks"
 	"github.com/uetkit/uetkit/cmd/uetperf/internal/relay"
 	"github.com/uetkit/uetkit/cmd/uetperf/traffic"
 	"github.com/uetkit/uetkit/internal/assert"
+	"github.com/uetkit/uetkit/internal/portrange"
 )
 
 // Config describes one invocation.
@@ -20,10 +22,17 @@ type Config struct {
 	Sizes  []int64
 	Spec   traffic.Spec // everything but Size
 	Impair *relay.Faults
+	Repeat int // how often all sizes are measured
 	// Interval is the time between interval lines. 0 means the default: soakEvery for a soak,
 	// else one second on a terminal and none elsewhere. A negative value means none.
 	Interval time.Duration
 	Soak     pinned
+
+	// Tests between ranks.
+
+	Between ranks.Spec
+	Local   int  // ranks to start in this process; 0 means those of the launcher, or two
+	Clear   bool // messages between hosts are not sealed
 
 	// Tests and serve.
 
@@ -38,15 +47,17 @@ type Config struct {
 
 	// Tests, self-check and info.
 
-	Domain  string
-	Timeout time.Duration
-	Silence time.Duration // as asked for; 0 means the usual one
-	JSON    string        // file for the record; "-" means standard output
-	CSV     string
-	Pcap    string // file for datagrams, also of serve
-	Asserts []*assert.Assert
-	Quiet   bool
-	Verbose bool
+	Domain string
+	// DataPorts are the UDP ports of tests at this end, also of serve and doctor.
+	DataPorts portrange.Range
+	Timeout   time.Duration
+	Silence   time.Duration // as asked for; 0 means the usual one
+	JSON      string        // file for the record; "-" means standard output
+	CSV       string
+	Pcap      string // file for datagrams, also of serve
+	Asserts   []*assert.Assert
+	Quiet     bool
+	Verbose   bool
 
 	// Serve.
 

@@ -20,7 +20,8 @@ func (l *line) doctor() *cobra.Command {
 		Long: `doctor looks at this host: interfaces, socket buffers, offloads, limits, processors,
 clock. With a HOST where uetperf serve runs it also looks at the way there and at
 the other end: firewalls, address translation, the size of packets that pass, ECN,
-releases and keys that do not fit, an end that has no time, and a test of one second.
+releases and keys that do not fit, an end that has no time, a test of one second, and
+writes, reads and atomics on memory of the server.
 
 Each check is ok, warn (it costs speed) or bad (it does not work, or costs most of
 the speed), with the cause and what to do.
@@ -42,7 +43,7 @@ func runDoctor(ctx context.Context, cfg *Config, stdout io.Writer) error {
 	if err != nil {
 		return err
 	}
-	dc := doctor.Config{Domain: cfg.Domain, EP: cfg.Spec.EP, Sec: cfg.Spec.Sec, GSO: cfg.Spec.GSO, Timeout: cfg.Timeout}
+	dc := doctor.Config{Domain: cfg.Domain, DataPorts: cfg.DataPorts, EP: cfg.Spec.EP, Sec: cfg.Spec.Sec, GSO: cfg.Spec.GSO, Timeout: cfg.Timeout}
 	if cfg.Target != "" {
 		rctx, cancel := context.WithTimeout(ctx, cfg.Timeout)
 		dc.Target, err = perf.Resolve(rctx, cfg.Target, perf.Port)

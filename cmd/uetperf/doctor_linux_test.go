@@ -138,7 +138,7 @@ type wiredNet struct {
 	a, b string
 }
 
-func newWire(t *testing.T) *wiredNet {
+func newWire(t *testing.T, serve ...string) *wiredNet {
 	t.Helper()
 	if os.Geteuid() != 0 {
 		t.Skip("network namespaces need root")
@@ -159,7 +159,7 @@ func newWire(t *testing.T) *wiredNet {
 			t.Skipf("%s: %v: %s", c, err, out)
 		}
 	}
-	s := n.cmd("ip netns exec B " + n.program() + " serve --until-eof")
+	s := n.cmd("ip netns exec B " + n.program() + " serve --until-eof " + strings.Join(serve, " "))
 	in, err := s.StdinPipe()
 	if err != nil {
 		t.Fatal(err)
@@ -222,6 +222,28 @@ func (n *wiredNet) rules(ns, chain string, rules ...string) {
 	}
 }
 
+// Tests of all kinds pass a packet filter that keeps no state and lets through, in each
+// direction, only the ports that --data-ports and the server's own are.
+func TestNarrowFirewall(t *testing.T) {
+	n := newWire(t, "--data-ports", "20000-20015")
+	const in = "type filter hook input priority 0 ;"
+	n.rules("A", in, `iifname "why0" udp dport != 21000-21015 drop`)
+	n.rules("B", in, `iifname "why0" udp dport != { 4793-4798, 20000-20015 } drop`)
+	for _, args := range []string{
+		"lat HOST tsend -n 100", "bw HOST -P 3 --paths 2 -n 200 -c", "bw HOST --bidir -n 200", "bw HOST -e msg -n 200 -c", "rr HOST --churn -n 20", "rr HOST -e msg --churn -n 20",
+		"lat HOST fadd -n 100", "bw HOST write -n 200", "incast HOST -P 4 -t 300ms", "bw HOST --mode uud -s 1K -n 200", "bw HOST -n 200 --impair loss=1%",
+	} {
+		cmd := n.cmd("ip netns exec A " + n.program() + " " + strings.Replace(args, "HOST", "198.18.77.2 --data-ports 21000-21015 --timeout 3s", 1))
+		if out, err := cmd.CombinedOutput(); err != nil {
+			t.Errorf("%s: %v\n%s", args, err, out)
+		}
+	}
+	wrap := []string{"ip", "netns", "exec", n.a}
+	doctorSays(t, wrap, []string{"198.18.77.2", "--timeout", "2s", "--data-ports", "21000-21015"}, 0,
+		"ok    ports +a firewall has to let UDP ports 4793 to 4798 of the server pass, and for data 20000-20015 at the server, 21000-21015 here", "(ok|warn) +data ")
+	doctorSays(t, wrap, []string{"198.18.77.2", "--timeout", "2s"}, 3, "bad   reach ")
+}
+
 // The doctor finds each way in which a real packet filter gets in the way.
 func TestDoctorFindsWhatIsInBetween(t *testing.T) {
 	n := newWire(t)
@@ -241,7 +263,7 @@ func TestDoctorFindsWhatIsInBetween(t *testing.T) {
 		{"probes dropped", "B", in, "udp dport 4798 drop", 1, []string{"bad   firewall +control at UDP port 4793 works, and port 4798 is silent"}},
 		{
 			"data dropped", "B", in, "udp dport != 4793-4798 drop", 1,
-			[]string{"bad   firewall +control at UDP port 4793 works, and data between other ports does not arrive", " +→ let UDP ports that tests take"},
+			[]string{"bad   firewall +control at UDP port 4793 works, and data between other ports does not arrive", " +→ let UDP ports pass, both ways: any of net.ipv4.ip_local_port_range at both hosts"},
 		},
 		{"black hole", "B", in, "ip length > 3000 drop", 1, []string{"bad   mtu +.* packets above 2304 B do not pass there .*black hole.*ours carry 8192 B", " +→ --mtu 2048"}},
 		{"black hole back", "A", in, "ip length > 3000 drop", 1, []string{"bad   mtu +.* packets above 2304 B do not pass back"}},

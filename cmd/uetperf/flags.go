@@ -1,8 +1,10 @@
 package main
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"slices"
 	"strings"
@@ -13,9 +15,11 @@ import (
 	"github.com/uetkit/uetkit/cmd/uetperf/internal/capture"
 	"github.com/uetkit/uetkit/cmd/uetperf/internal/keys"
 	"github.com/uetkit/uetkit/cmd/uetperf/internal/perf"
+	"github.com/uetkit/uetkit/cmd/uetperf/internal/ranks"
 	"github.com/uetkit/uetkit/cmd/uetperf/internal/relay"
 	"github.com/uetkit/uetkit/cmd/uetperf/traffic"
 	"github.com/uetkit/uetkit/internal/assert"
+	"github.com/uetkit/uetkit/internal/portrange"
 	"github.com/uetkit/uetkit/internal/units"
 )
 
@@ -23,10 +27,11 @@ import (
 type flagRow struct {
 	on          string // the commands that have the flag; a flag that differs between commands has several rows
 	name, short string
-	unit, help  string // help contains the unit
-	def         string // the default, as a user would give it
-	said        string // the default in words, if help is to show it that way
-	to          any    // where the value goes: a pointer or a pflag.Value
+	unit, help  string   // help contains the unit
+	def         string   // the default, as a user would give it
+	said        string   // the default in words, if help is to show it that way
+	to          any      // where the value goes: a pointer or a pflag.Value
+	words       []string // values that the shell offers, for a flag that is no choice
 	hidden      bool
 	// check refuses a wrong value and derives what follows from a good one. It runs after all
 	// flags are read, in the order of the rows, even if the flag was not given.
@@ -43,7 +48,8 @@ const (
 	warmed    = traffic.Lat + " " + windowed
 	single    = traffic.Ping + " " + warmed // tests that are one test
 	anyTest   = single + " " + traffic.Soak
-	recorded  = anyTest + " " + selfName
+	between   = ranks.Coll + " " + ranks.P2P // tests between ranks
+	recorded  = anyTest + " " + selfName + " " + between
 )
 
 // params are the flags of one command and the Config that they fill.
@@ -233,7 +239,7 @@ func (l *list[T]) Set(s string) error {
 // table returns the rows of all flags of uetperf. The rows of tests have the defaults of
 // p.test.
 func (p *params) table() []flagRow {
-	c, s, t := &p.cfg, &p.cfg.Spec, &p.test
+	c, s, t, b := &p.cfg, &p.cfg.Spec, &p.test, &p.cfg.Between
 	drawn, always := "", ""
 	if p.command == traffic.Soak {
 		drawn, always = "drawn", ": always on"
@@ -256,6 +262,17 @@ func (p *params) table() []flagRow {
 
 		{on: single, name: "size", short: "s", unit: "SIZES", help: "message SIZES in bytes: 64, 4K, 1M; a sweep 8:64K:*2 or 0:1K:+64; a list 8,64,1K", def: t.Size, to: read(&c.Sizes, asIs(units.ParseSizes))},
 		{on: traffic.Soak, name: "size", short: "s", unit: "SIZES", help: "message SIZES to draw from, in bytes: 64, 4K, 1M; a sweep 8:64K:*2 or 0:1K:+64; a list 8,64,1K", def: t.Size, to: read(&c.Sizes, asIs(units.ParseSizes)), check: p.checkMixed},
+		{on: between, name: "ranks", unit: "N", help: "start N ranks in this process; not below a launcher, which starts them", said: "2, without a launcher", to: &c.Local, check: p.checkLocal},
+		{on: between, name: "size", short: "s", unit: "SIZES", help: "SIZES in bytes: 64, 4K, 1M; a sweep 8:64K:*2 or 0:1K:+64; a list 8,64,1K" + t.sized, def: t.Size, to: read(&b.Sizes, asIs(units.ParseSizes))},
+		{on: ranks.Coll, name: "type", unit: "TYPE", help: "TYPE of the elements: " + strings.Join(ranks.Types, ", "), def: ranks.Types[0], to: oneOf(&b.Type, ranks.Types...)},
+		{on: ranks.Coll, name: "redop", unit: "OP", help: "OP of allreduce, reduce, reducescatter, scan: " + strings.Join(ranks.Reductions, ", "), said: ranks.Reductions[0], to: oneOf(&b.Reduction, ranks.Reductions...)},
+		{on: ranks.Coll, name: "root", unit: "RANK", help: "RANK that has, or gets, all in bcast, reduce, gather, scatter", said: "0", to: &b.Root},
+		{on: between, name: "iters", short: "n", unit: "N", help: "N " + t.counted, said: t.often, to: &p.iters},
+		{on: between, name: "warmup", short: "w", unit: "N", help: "N of them before the clock starts", said: t.warmed, to: &p.warmup},
+		{on: ranks.P2P, name: "window", short: "W", unit: "N", help: "N messages in a window", def: fmt.Sprint(t.Window), to: &b.Window},
+		{on: between, name: "check", short: "c", help: "verify every operation; each begins behind a barrier then. Without it one before and one after the measured ones is", to: &b.Check, check: p.checkBetween},
+		{on: between, name: "sec", unit: "SECURITY", help: "SECURITY: auto seals what leaves this host, with a key of rank 0; off leaves it in clear", def: "auto", to: read(&c.Clear, isClear), words: []string{"auto", "off"}},
+		{on: between, name: "timeout", unit: "TIME", help: "TIME that the ranks may take to meet", said: "MP_TIMEOUT, or 2m", to: read(&c.Timeout, units.ParseDuration)},
 		{on: counted, name: "iters", short: "n", unit: "N", help: "N " + t.counted, said: shownIf(t.Iters), to: &p.iters, check: p.checkIters},
 		{on: single, name: "time", short: "t", unit: "TIME", help: "TIME per size, e.g. 10s", said: shownTime(t.Time), to: read(&p.dur, units.ParseDuration), check: p.checkTime},
 		{on: traffic.Soak, name: "time", short: "t", unit: "TIME", help: "TIME of it all, e.g. 1h", said: shownTime(t.Time), to: read(&p.dur, units.ParseDuration), check: p.checkTime},
@@ -266,21 +283,27 @@ func (p *params) table() []flagRow {
 		{on: exchanges, name: "reply", unit: "SIZE", help: "SIZE of a reply", def: t.Reply, to: read(&s.Reply, units.ParseSize)},
 		{on: warmed, name: "sample", unit: "TIME", help: "TIME between samples of the series in the record", said: "a hundredth of the time, at least 100ms", to: read(&s.Sample, units.ParseDuration), check: p.checkSample},
 		{on: warmed, name: "warmup", short: "w", unit: "N", help: "N messages before the clock starts", said: t.warmed, to: &p.warmup, check: p.checkWarmup},
+		{on: single, name: "repeat", unit: "N", help: "measure all sizes N times in turn, and say the medians", said: "1", to: &c.Repeat, check: p.checkRepeat},
 		{on: windowed, name: "window", short: "W", unit: "N", help: "N messages under way per stream", def: fmt.Sprint(t.Window), to: &s.Window},
 		{on: windowed, name: "parallel", short: "P", unit: "N", help: "N streams, each with endpoints of its own", def: fmt.Sprint(max(1, t.Parallel)), to: &s.Parallel},
 		{on: streams, name: "reverse", short: "R", help: "the server sends", to: &s.Reverse},
 		{on: streams, name: "bidir", help: "both send", to: &s.Bidir},
 		{on: anyTest, name: "check", short: "c", help: "fill messages and verify every byte" + always, to: &s.Check, check: p.checkData},
-		{on: anyTest, name: "mode", unit: "MODE", help: "MODE: rud (unordered) or rod (ordered)", def: "rud", said: drawn, to: oneOf(&s.Mode, "rud", "rod").but("rudi", "uud")},
-		{on: anyTest, name: "complete", unit: "LEVEL", help: "completion LEVEL: inject, transmit or delivery", def: "transmit", said: drawn, to: oneOf(&s.Complete, "inject", "transmit", "delivery").but("match", "commit")},
+		{on: single, name: "mode", unit: "MODE", help: "MODE: rud (unordered), rod (ordered), rudi (write and read, without a PDC), or uud (datagrams, which may be lost)", def: traffic.RUD, to: oneOf(&s.Mode, traffic.RUD, traffic.ROD, traffic.RUDI, traffic.UUD)},
+		{on: traffic.Soak, name: "mode", unit: "MODE", help: "MODE: rud (unordered), rod (ordered), rudi (write and read), or uud (datagrams)", def: traffic.RUD, said: drawn, to: oneOf(&s.Mode, traffic.RUD, traffic.ROD, traffic.RUDI, traffic.UUD)},
+		{on: anyTest, name: "complete", unit: "LEVEL", help: "completion LEVEL: inject, transmit, delivery, match, or commit (write)", def: "transmit", said: drawn, to: oneOf(&s.Complete, "inject", "transmit", "delivery", "match", "commit")},
 		{on: anyTest, name: "progress", unit: "HOW", help: "HOW completions are waited for: manual polls, auto blocks", def: t.Progress, said: drawn, to: oneOf(&s.Progress, "manual", "auto")},
-		{on: anyTest + " info doctor", name: "provider", short: "p", unit: "PROVIDER", help: "libfabric PROVIDER", def: "uet", to: &p.provider, check: p.checkProvider},
-		{on: anyTest, name: "ep", short: "e", unit: "TYPE", help: "endpoint TYPE: rdm, or msg, which has connections", def: traffic.RDM, to: oneOf(&s.EP, traffic.RDM, traffic.MSG).but("dgram")},
-		{on: "info doctor", name: "ep", short: "e", unit: "TYPE", help: "endpoint TYPE: rdm, or msg, which has connections", to: oneOf(&s.EP, traffic.RDM, traffic.MSG).but("dgram")},
+		{on: anyTest + " info doctor", name: "provider", short: "p", unit: "PROVIDER", help: "libfabric PROVIDER", def: "uet", to: &p.provider, words: []string{"uet"}, check: p.checkProvider},
+		{on: single, name: "ep", short: "e", unit: "TYPE", help: "endpoint TYPE: rdm; msg, which has connections; or dgram, whose mode is uud", def: traffic.RDM, to: oneOf(&s.EP, traffic.RDM, traffic.MSG, traffic.Dgram), check: p.checkDatagrams},
+		{on: traffic.Soak, name: "ep", short: "e", unit: "TYPE", help: "endpoint TYPE: rdm, or msg, which has connections", def: traffic.RDM, to: oneOf(&s.EP, traffic.RDM, traffic.MSG)},
+		{on: "info", name: "ep", short: "e", unit: "TYPE", help: "endpoint TYPE: rdm; msg, which has connections; or dgram", to: oneOf(&s.EP, traffic.RDM, traffic.MSG, traffic.Dgram)},
+		{on: "doctor", name: "ep", short: "e", unit: "TYPE", help: "endpoint TYPE: rdm, or msg, which has connections", to: oneOf(&s.EP, traffic.RDM, traffic.MSG)},
 		{on: anyTest, name: "domain", short: "d", unit: "INTERFACE", help: "local INTERFACE", said: "the one that leads to HOST", to: place{&c.Domain}},
 		{on: "serve", name: "domain", short: "d", unit: "INTERFACE", help: "listen on the addresses of this INTERFACE only", to: place{&c.Domain}},
 		{on: "info", name: "domain", short: "d", unit: "INTERFACE", help: "this INTERFACE only", to: place{&c.Domain}},
 		{on: "doctor", name: "domain", short: "d", unit: "INTERFACE", help: "this INTERFACE", said: "all, or the one that leads to HOST", to: place{&c.Domain}},
+		{on: anyTest + " doctor", name: "data-ports", unit: "A-B", help: "UDP ports that this end takes, for a narrow firewall: A-B, or one", said: "any free ones", to: read(&c.DataPorts, portrange.Parse)},
+		{on: "serve", name: "data-ports", unit: "A-B", help: "UDP ports that tests take here, for a narrow firewall: A-B, or one", said: "any free ones", to: read(&c.DataPorts, portrange.Parse)},
 		{on: "serve", name: "max-clients", unit: "N", help: "serve at most N clients at once", def: "64", to: &c.MaxClients, check: p.checkClients},
 		{on: "serve", name: "once", help: "end when the first client is gone", to: &c.Once},
 		{on: "serve", name: "metrics", unit: "IP:PORT", help: "IP:PORT where Prometheus finds /metrics (HTTP); port 0 takes a free one", to: place{&c.Metrics}},
@@ -296,7 +319,7 @@ func (p *params) table() []flagRow {
 		{on: anyTest, name: "trim", help: "offer packets to switches that trim (DSCP 10, resent 12; control 46), and refuse what arrives cut (DSCP 26, 28)", to: &s.Trim, check: p.checkSecurity},
 		{on: anyTest, name: "gso", unit: "auto|on|off", help: "segmentation offload auto|on|off at both ends", def: "auto", said: drawn, to: oneOf(&s.GSO, "auto", "on", "off")},
 		{on: "doctor", name: "gso", unit: "auto|off", help: "segmentation offload auto|off", def: "auto", to: oneOf(&s.GSO, "auto", "off")},
-		{on: anyTest, name: "mtu", unit: "BYTES", help: "payload BYTES per packet: 1024, 2048, 4096, 8192", said: "what fits", to: &s.MTU},
+		{on: anyTest, name: "mtu", unit: "BYTES", help: "payload BYTES per packet: 1024, 2048, 4096, 8192", said: "what fits", to: &s.MTU, words: []string{"1024", "2048", "4096", "8192"}},
 		{on: anyTest, name: "impair", unit: "FAULTS", help: "put a bad network in between: FAULTS like loss=1%,burst=3,reorder=1%,dup=1%,corrupt=0.1%", to: read(&c.Impair, faults), check: p.checkImpair},
 		{on: recorded, name: "seed", unit: "N", help: "N that makes message contents and injected faults repeatable", said: "random", to: &p.seed, check: p.checkSeed},
 		{on: traffic.Ping, name: "interval", short: "i", unit: "TIME", help: "TIME between pings", def: "1s", to: read(&s.Interval, units.ParseDuration)},
@@ -311,7 +334,8 @@ func (p *params) table() []flagRow {
 		{on: recorded, name: "quiet", short: "q", help: "results only: no header, no progress", to: &c.Quiet},
 		{on: "serve keys report", name: "quiet", short: "q", help: "say nothing but errors", to: &c.Quiet},
 		{on: "doctor", name: "quiet", short: "q", help: "what is not ok only", to: &c.Quiet},
-		{on: recorded, name: "verbose", short: "v", help: "counters of both ends below each result", to: &c.Verbose},
+		{on: between, name: "verbose", short: "v", help: "times of calls and counters of all ranks below each result", to: &c.Verbose},
+		{on: anyTest + " " + selfName, name: "verbose", short: "v", help: "counters of both ends below each result", to: &c.Verbose},
 		{on: "serve", name: "verbose", short: "v", help: "say who runs what", to: &c.Verbose},
 		{on: "info", name: "verbose", short: "v", help: "one block per address, as fi_info prints them", to: &c.Verbose},
 		{on: "compare", name: "verbose", short: "v", help: "all metrics", to: &c.Verbose},
@@ -359,6 +383,51 @@ func (p *params) checkMixed() error {
 	return nil
 }
 
+func (p *params) checkLocal() error {
+	if n := p.cfg.Local; p.given("ranks") && (n < 1 || n > ranks.MaxLocal) {
+		return fmt.Errorf("--ranks %d is not 1 to %d: more of them want a launcher and more hosts", n, ranks.MaxLocal)
+	}
+	return nil
+}
+
+// checkBetween completes and checks a test between ranks.
+func (p *params) checkBetween() error {
+	b, s := &p.cfg.Between, &p.cfg.Spec
+	if b.Iters = int(min(p.iters, math.MaxInt)); !p.given("iters") {
+		b.Iters = 100
+		if b.Op == ranks.Latency {
+			b.Iters = 1000
+		}
+	}
+	if b.Warmup = int(min(p.warmup, math.MaxInt)); !p.given("warmup") {
+		b.Warmup = max(1, b.Iters/10)
+	}
+	if b.Op == ranks.Barrier {
+		if p.given("size") || p.given("type") {
+			return errors.New("a barrier moves no data: leave --size and --type out")
+		}
+		b.Type = ""
+	}
+	if p.given("window") && !b.Windowed() {
+		return fmt.Errorf("%s has one message at a time: leave -W out, or take %s, %s or %s", b.Op, ranks.BW, ranks.BiBW, ranks.MBWMR)
+	}
+	if err := b.Validate(); err != nil {
+		return err
+	}
+	if b.Reduces() {
+		b.Reduction = cmp.Or(b.Reduction, ranks.Reductions[0])
+	}
+	s.Check = b.Checked()
+	return nil
+}
+
+// isClear reads the security of a test between ranks.
+func isClear(s string) (bool, error) {
+	var v string
+	err := oneOf(&v, "auto", "off").Set(s)
+	return v == "off", err
+}
+
 func (p *params) checkIters() error {
 	s := &p.cfg.Spec
 	switch {
@@ -386,6 +455,16 @@ func (p *params) checkTime() error {
 	}
 	return nil
 }
+
+func (p *params) checkRepeat() error {
+	if n := p.cfg.Repeat; p.given("repeat") && (n < 1 || n > maxRepeat) {
+		return fmt.Errorf("--repeat %d is not 1 to %d", n, maxRepeat)
+	}
+	return nil
+}
+
+// maxRepeat bounds the runs of a record.
+const maxRepeat = 1000
 
 func (p *params) checkRate() error {
 	s := &p.cfg.Spec
@@ -501,11 +580,26 @@ func (p *params) checkDoctor() error {
 	return nil
 }
 
+// checkDatagrams lets --ep dgram mean --mode uud, and the other way round.
+func (p *params) checkDatagrams() error {
+	switch s := &p.cfg.Spec; {
+	case s.EP == traffic.Dgram && !p.given("mode"):
+		s.Mode = traffic.UUD
+	case s.Mode == traffic.UUD && !p.given("ep"):
+		s.EP = traffic.Dgram
+	case s.EP == traffic.Dgram && s.Mode != traffic.UUD:
+		return fmt.Errorf("endpoints of type dgram have mode uud alone: leave out --mode %s, or -e dgram", s.Mode)
+	case s.Mode == traffic.UUD && s.EP != traffic.Dgram:
+		return fmt.Errorf("mode uud is of endpoints of type dgram: leave out -e %s, or --mode uud", s.EP)
+	}
+	return nil
+}
+
 func (p *params) checkImpair() error {
 	switch s := &p.cfg.Spec; {
 	case p.cfg.Impair == nil:
-	case s.EP != traffic.RDM || s.Sec != traffic.Off:
-		return errors.New("--impair relays packets from other addresses, which only unsecured rdm endpoints let pass: leave out -e msg and --sec")
+	case s.EP == traffic.MSG || s.Sec != traffic.Off:
+		return errors.New("--impair relays packets from other addresses, which only unsecured rdm and dgram endpoints let pass: leave out -e msg and --sec")
 	case s.Encapsulation == traffic.Standard:
 		return errors.New("--impair relays from other ports than 4793: leave out --encapsulation standard")
 	case s.Paths > 1:
@@ -525,6 +619,7 @@ func (p *params) checkSeed() error {
 	default:
 		s.Seed = p.seed
 	}
+	p.cfg.Between.Seed = s.Seed
 	if p.cfg.Impair != nil {
 		p.cfg.Impair.Seed = s.Seed
 	}
@@ -543,11 +638,22 @@ func (p *params) checkAsserts() error {
 		if p.command == selfName {
 			break
 		}
-		if err := a.For(p.command, p.cfg.Spec.Check); err != nil {
+		if err := a.For(p.measures(), p.cfg.Spec.Check); err != nil {
 			return fmt.Errorf("--assert %w", err)
 		}
 	}
 	return nil
+}
+
+// measures names the test for assertions: what measures the same.
+func (p *params) measures() string {
+	switch b := &p.cfg.Between; {
+	case p.command != ranks.P2P:
+		return p.command
+	case b.Windowed():
+		return traffic.BW
+	}
+	return traffic.Lat
 }
 
 func (p *params) checkFiles() error {

@@ -99,10 +99,7 @@ var askable = []struct {
 	what string
 	hint func(*uet.Info)
 }{
-	{"FI_EP_DGRAM", func(h *uet.Info) { h.Ep.Type = fi.EpDgram }},
 	{"FI_RMA", func(h *uet.Info) { h.Caps = fi.RMA }},
-	{"FI_ATOMIC", func(h *uet.Info) { h.Caps = fi.Atomic }},
-	{"FI_MATCH_COMPLETE", func(h *uet.Info) { h.Tx.OpFlags = fi.MatchComplete }},
 	{"FI_COMMIT_COMPLETE", func(h *uet.Info) { h.Tx.OpFlags = fi.CommitComplete }},
 	{"FI_MULTICAST", func(h *uet.Info) { h.Caps = fi.Msg | fi.Multicast }},
 	{"FI_COLLECTIVE", func(h *uet.Info) { h.Caps = fi.Collective }},
@@ -186,8 +183,11 @@ func runInfo(cfg *Config, stdout, _ io.Writer) error {
 	}
 	hints := &uet.Info{AddrFormat: fi.FormatSockaddr}
 	hints.Domain.Name = cfg.Domain
-	if cfg.Spec.EP == traffic.MSG {
+	switch cfg.Spec.EP {
+	case traffic.MSG:
 		hints.Ep.Type = fi.EpMsg
+	case traffic.Dgram:
+		hints.Ep.Type = fi.EpDgram
 	}
 	infos, err := perf.Infos(hints)
 	if err != nil {

@@ -268,6 +268,7 @@ var masks = []struct {
 }{
 	{regexp.MustCompile(`^path: .*; seed `), "path: PATH; seed "}, // hosts differ; json.txtar checks the path
 	{regexp.MustCompile(`; dropped .*`), ""},
+	{regexp.MustCompile(` hosts? \([^)]*\)`), " host (HOST)"},
 	{regexp.MustCompile(`retransmission\b`), "retransmissions"},
 	{regexp.MustCompile(`(127\.0\.0\.1(:\d+)?) \([^)]*\)`), "$1 (HOST)"},
 	{regexp.MustCompile(`(\d) [kMG] `), "$1 "}, // units of units.Count

@@ -143,11 +143,15 @@ func (p *printer) columns(test string) {
 	case traffic.Load, traffic.RR, traffic.Incast:
 		p.moreColumns(test)
 	case traffic.Lat:
-		fmt.Fprintf(p.w, "one-way = rtt/2, µs\n%8s %8s %8s %8s %8s %8s %8s %9s %16s %6s %5s %5s %6s\n",
-			"size", "iters", "min", "p50", "p90", "p99", "p99.9", "max", "avg±sd", "rtx", "trim", "ecn", "cpu%")
+		what := "one-way = rtt/2, µs"
+		if p.cfg.Spec.OneSided() {
+			what = "from the call to the completion, µs"
+		}
+		fmt.Fprintf(p.w, what+"\n%8s %8s %8s %8s %8s %8s %8s %9s %16s %6s %5s %5s %5s %6s\n",
+			"size", "iters", "min", "p50", "p90", "p99", "p99.9", "max", "avg±sd", "rtx", "spur", "trim", "ecn", "cpu%")
 	case traffic.BW, traffic.Rate:
-		fmt.Fprintf(p.w, "%8s %10s %7s %14s %9s %12s %6s %6s %5s %8s %8s\n",
-			"size", "msgs", "secs", "goodput[Gb/s]", "MB/s", "msg[/s]", "rtx", "ooo", "ecn", "cpu-tx%", "cpu-rx%")
+		fmt.Fprintf(p.w, "%8s %10s %7s %14s %9s %12s %6s %5s %6s %5s %8s %8s\n",
+			"size", "msgs", "secs", "goodput[Gb/s]", "MB/s", "msg[/s]", "rtx", "spur", "ooo", "ecn", "cpu-tx%", "cpu-rx%")
 	}
 }
 
@@ -176,6 +180,10 @@ func (p *printer) hooks(s *traffic.Spec, h *perf.Hooks) {
 			note := ""
 			if n == 0 {
 				note = "   (first data: its packet opens the context)"
+			}
+			if rtt == 0 {
+				fmt.Fprintf(p.w, "%d bytes: seq=%d no answer in time\n", size, n)
+				return
 			}
 			fmt.Fprintf(p.w, "%d bytes: seq=%d rtt=%s%s\n", size, n, µs(int64(rtt)), note)
 		}
@@ -241,16 +249,23 @@ func (p *printer) run(s *traffic.Spec, res *perf.Result) {
 	case s.Test == traffic.Lat:
 		l := r.Latency
 		f := func(ns int64) string { return inµs(float64(ns), 8) }
-		fmt.Fprintf(p.w, "%8s %8d %8s %8s %8s %8s %8s %9s %16s %6d %5d %5d %6s\n", units.Size(r.Size), r.Msgs, f(l.Min), f(l.P50), f(l.P90), f(l.P99), f(l.P999),
-			inµs(float64(l.Max), 9), avgText(l), sum.Rtx(), sum.Trimmed, sum.ECNCE, mine)
+		fmt.Fprintf(p.w, "%8s %8d %8s %8s %8s %8s %8s %9s %16s %6d %5d %5d %5d %6s\n", units.Size(r.Size), r.Msgs, f(l.Min), f(l.P50), f(l.P90), f(l.P99), f(l.P999),
+			inµs(float64(l.Max), 9), avgText(l), sum.Rtx(), sum.Spurious(), sum.Trimmed, sum.ECNCE, mine)
 	case s.Test == traffic.Ping:
 		p.ping(r)
 	default:
 		if s.Reverse {
 			mine, peer = peer, mine
 		}
-		fmt.Fprintf(p.w, "%8s %10d %7.2f %14s %9s %12s %6d %6d %5d %8s %8s\n", units.Size(r.Size), r.Msgs, float64(r.DurationNS)/1e9, gbpsText(*r.GoodputBPS),
-			mbpsText(*r.GoodputBPS), rateText(*r.MsgsPerS), sum.Rtx(), sum.OOO, sum.ECNCE, mine, peer)
+		fmt.Fprintf(p.w, "%8s %10d %7.2f %14s %9s %12s %6d %5d %6d %5d %8s %8s\n", units.Size(r.Size), r.Msgs, float64(r.DurationNS)/1e9, gbpsText(*r.GoodputBPS),
+			mbpsText(*r.GoodputBPS), rateText(*r.MsgsPerS), sum.Rtx(), sum.Spurious(), sum.OOO, sum.ECNCE, mine, peer)
+	}
+	if r.Sent != nil {
+		what := "datagrams"
+		if s.Pingpong() || s.Exchanges() {
+			what = "round trips"
+		}
+		fmt.Fprintf(p.w, "%8s %d of %d %s lost (%.2f %%)\n", "", *r.Lost, *r.Sent, what, 100*float64(*r.Lost)/float64(max(1, *r.Sent)))
 	}
 	if p.cfg.Verbose {
 		p.details(res)
@@ -300,16 +315,8 @@ func trimText(n uint64) string {
 
 // details prints the counters of both ends.
 func (p *printer) details(res *perf.Result) {
-	line := func(who string, c *record.Counters) {
-		if c == nil {
-			return
-		}
-		fmt.Fprintf(p.w, "  %s: tx %d pkts %s, rx %d pkts %s; acks tx %d rx %d; rtx %d (rto %d sack %d nack %d probe %d); dup %d ooo %d ce %d%s\n", who, c.TxPkts,
-			units.Bytes(int64(c.TxBytes)), c.RxPkts, units.Bytes(int64(c.RxBytes)), c.AcksTx, c.AcksRx, c.Rtx(), c.RtxRTO, c.RtxSACK, c.RtxNack, c.RtxProbe,
-			c.Dup, c.OOO, c.ECNCE, trimText(c.Trimmed)+dropText(c.Drops))
-	}
-	line("here ", &res.Run.Transport)
-	line("there", res.Run.PeerTransport)
+	p.counters("here ", &res.Run.Transport)
+	p.counters("there", res.Run.PeerTransport)
 	for _, st := range res.Run.Streams {
 		if st.Rtx != nil {
 			continue // the senders of an incast have their lines
@@ -320,6 +327,16 @@ func (p *printer) details(res *perf.Result) {
 		x := res.Relay
 		fmt.Fprintf(p.w, "  relay: in %d, out %d, lost %d, reordered %d, duplicated %d, corrupted %d; kernel dropped %d\n", x.In, x.Out, x.Lost, x.Reordered, x.Duplicated, x.Corrupted, x.Dropped)
 	}
+}
+
+// counters prints the counters of an end.
+func (p *printer) counters(who string, c *record.Counters) {
+	if c == nil {
+		return
+	}
+	fmt.Fprintf(p.w, "  %s: tx %d pkts %s, rx %d pkts %s; acks tx %d rx %d; rtx %d (rto %d sack %d nack %d probe %d); dup %d ooo %d ce %d%s\n", who, c.TxPkts,
+		units.Bytes(int64(c.TxBytes)), c.RxPkts, units.Bytes(int64(c.RxBytes)), c.AcksTx, c.AcksRx, c.Rtx(), c.RtxRTO, c.RtxSACK, c.RtxNack, c.RtxProbe,
+		c.Dup, c.OOO, c.ECNCE, trimText(c.Trimmed)+dropText(c.Drops))
 }
 
 func dropText(drops map[string]uint64) string {

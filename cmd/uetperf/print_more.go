@@ -21,16 +21,19 @@ func printed(test string) bool {
 func (p *printer) moreColumns(test string) {
 	switch test {
 	case traffic.Load:
-		fmt.Fprintf(p.w, "round trips from the intended time of a request to its reply (%s, %s arrivals), µs; late: begun more than %v after that time\n",
-			units.Bytes(p.cfg.Spec.Reply), p.cfg.Spec.Arrivals, traffic.LateAfter)
-		fmt.Fprintf(p.w, "%8s %12s %12s %7s %8s %8s %8s %9s %16s %6s %5s %6s\n",
-			"size", "offered[/s]", "achieved[/s]", "late%", "p50", "p90", "p99", "max", "avg±sd", "rtx", "ecn", "cpu%")
+		to := fmt.Sprintf("round trips from the intended time of a request to its reply (%s, ", units.Bytes(p.cfg.Spec.Reply))
+		if p.cfg.Spec.OneSided() {
+			to = fmt.Sprintf("from the intended time of a %s to its completion (", p.cfg.Spec.Op)
+		}
+		fmt.Fprintf(p.w, "%s%s arrivals), µs; late: begun more than %v after that time\n", to, p.cfg.Spec.Arrivals, traffic.LateAfter)
+		fmt.Fprintf(p.w, "%8s %12s %12s %7s %8s %8s %8s %9s %16s %6s %5s %5s %6s\n",
+			"size", "offered[/s]", "achieved[/s]", "late%", "p50", "p90", "p99", "max", "avg±sd", "rtx", "spur", "ecn", "cpu%")
 	case traffic.RR:
-		fmt.Fprintf(p.w, "round trips from a request to its reply, µs\n%8s %8s %10s %12s %8s %8s %8s %8s %9s %16s %7s %6s %6s\n",
-			"size", "reply", "trans", "trans[/s]", "p50", "p90", "p99", "p99.9", "max", "avg±sd", "errors", "rtx", "cpu%")
+		fmt.Fprintf(p.w, "round trips from a request to its reply, µs\n%8s %8s %10s %12s %8s %8s %8s %8s %9s %16s %7s %6s %5s %6s\n",
+			"size", "reply", "trans", "trans[/s]", "p50", "p90", "p99", "p99.9", "max", "avg±sd", "errors", "rtx", "spur", "cpu%")
 	case traffic.Incast:
-		fmt.Fprintf(p.w, "%8s %7s %14s %7s %12s %8s %12s %12s %12s %6s %6s %6s\n",
-			"size", "senders", "goodput[Gb/s]", "jain", "converged[s]", "rounds", "p50[ms]", "p99[ms]", "max[ms]", "rtx", "ecn", "drops")
+		fmt.Fprintf(p.w, "%8s %7s %14s %7s %12s %8s %12s %12s %12s %6s %5s %6s %6s\n",
+			"size", "senders", "goodput[Gb/s]", "jain", "converged[s]", "rounds", "p50[ms]", "p99[ms]", "max[ms]", "rtx", "spur", "ecn", "drops")
 	}
 }
 
@@ -92,15 +95,15 @@ func (p *printer) more(s *traffic.Spec, r *record.Run) {
 		if x.Offered > 0 {
 			late = 100 * float64(x.Late) / float64(x.Offered)
 		}
-		fmt.Fprintf(p.w, "%8s %12.0f %12.0f %7.2f %8s %8s %8s %9s %16s %6d %5d %6s\n", units.Size(r.Size), x.OfferedPer, *r.MsgsPerS, late,
-			inµs(float64(l.P50), 8), inµs(float64(l.P90), 8), inµs(float64(l.P99), 8), inµs(float64(l.Max), 9), avg, sum.Rtx(), sum.ECNCE, mine)
+		fmt.Fprintf(p.w, "%8s %12.0f %12.0f %7.2f %8s %8s %8s %9s %16s %6d %5d %5d %6s\n", units.Size(r.Size), x.OfferedPer, *r.MsgsPerS, late,
+			inµs(float64(l.P50), 8), inµs(float64(l.P90), 8), inµs(float64(l.P99), 8), inµs(float64(l.Max), 9), avg, sum.Rtx(), sum.Spurious(), sum.ECNCE, mine)
 		if x.Overloaded {
 			fmt.Fprintf(p.w, "overloaded: the host or the path carries at most %s of the %s requests a second%s; the latencies say how long the test was\n",
 				strings.TrimSpace(units.Count(*r.MsgsPerS)), strings.TrimSpace(units.Count(x.OfferedPer)), unsentText(x))
 		}
 	case s.Test == traffic.RR:
-		fmt.Fprintf(p.w, "%8s %8s %10d %12.0f %8s %8s %8s %8s %9s %16s %7d %6d %6s\n", units.Size(r.Size), units.Size(s.Reply), r.Msgs, *r.MsgsPerS,
-			inµs(float64(l.P50), 8), inµs(float64(l.P90), 8), inµs(float64(l.P99), 8), inµs(float64(l.P999), 8), inµs(float64(l.Max), 9), avg, *r.Errors, sum.Rtx(), mine)
+		fmt.Fprintf(p.w, "%8s %8s %10d %12.0f %8s %8s %8s %8s %9s %16s %7d %6d %5d %6s\n", units.Size(r.Size), units.Size(s.Reply), r.Msgs, *r.MsgsPerS,
+			inµs(float64(l.P50), 8), inµs(float64(l.P90), 8), inµs(float64(l.P99), 8), inµs(float64(l.P999), 8), inµs(float64(l.Max), 9), avg, *r.Errors, sum.Rtx(), sum.Spurious(), mine)
 		if c := r.Churn; c != nil {
 			for _, x := range []struct {
 				what string
@@ -143,8 +146,8 @@ func (p *printer) incast(r *record.Run, sum *record.Counters) {
 	if r.GoodputBPS != nil {
 		gbps = *r.GoodputBPS / 1e9
 	}
-	fmt.Fprintf(p.w, "%8s %7d %14.2f %7s %12s %8d %12s %12s %12s %6d %6d %6d\n", units.Size(r.Size), len(r.Streams), gbps, jain, conv, x.Rounds, p50, p99, most,
-		sum.Rtx(), sum.ECNCE, dropped(r))
+	fmt.Fprintf(p.w, "%8s %7d %14.2f %7s %12s %8d %12s %12s %12s %6d %5d %6d %6d\n", units.Size(r.Size), len(r.Streams), gbps, jain, conv, x.Rounds, p50, p99, most,
+		sum.Rtx(), sum.Spurious(), sum.ECNCE, dropped(r))
 	if p.cfg.Quiet {
 		return
 	}

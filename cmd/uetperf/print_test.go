@@ -20,8 +20,8 @@ func sample() *perf.Result {
 	return &perf.Result{Run: record.Run{
 		Size: 64 << 10, Msgs: 123456, Bytes: 123456 << 16, DurationNS: 2e9, GoodputBPS: ptr(32.36e9), MsgsPerS: ptr(61728.0),
 		Latency:       &record.Latency{Min: 5432, P50: 6543, P90: 7654, P99: 18765, P999: 29876, Max: 1234567, Mean: 6789.1, StdDev: 345.6},
-		Transport:     record.Counters{RtxRTO: 1, RtxSACK: 2, RtxNack: 3, RtxProbe: 4, OOO: 5, ECNCE: 6, Trimmed: 7},
-		PeerTransport: &record.Counters{RtxRTO: 10, OOO: 20, ECNCE: 30, Trimmed: 40},
+		Transport:     record.Counters{RtxRTO: 1, RtxSACK: 2, RtxNack: 3, RtxProbe: 4, Dup: 3, OOO: 5, ECNCE: 6, Trimmed: 7},
+		PeerTransport: &record.Counters{RtxRTO: 10, Dup: 4, OOO: 20, ECNCE: 30, Trimmed: 40},
 		CPU:           &record.CPU{UserNS: 1e9, SysNS: 5e8, PeerUserNS: 2e8, PeerSysNS: 3e8},
 		DataCheck:     &record.Check{OK: 123456},
 	}}
@@ -37,18 +37,18 @@ func TestPrintColumns(t *testing.T) {
 	}{
 		{
 			traffic.Lat, false,
-			"    size    iters      min      p50      p90      p99    p99.9       max           avg±sd    rtx  trim   ecn   cpu%",
-			"     64K   123456     5.43     6.54     7.65    18.77    29.88   1234.57        6.79±0.35     20    47    36     75",
+			"    size    iters      min      p50      p90      p99    p99.9       max           avg±sd    rtx  spur  trim   ecn   cpu%",
+			"     64K   123456     5.43     6.54     7.65    18.77    29.88   1234.57        6.79±0.35     20     7    47    36     75",
 		},
 		{
 			traffic.BW, false,
-			"    size       msgs    secs  goodput[Gb/s]      MB/s      msg[/s]    rtx    ooo   ecn  cpu-tx%  cpu-rx%",
-			"     64K     123456    2.00          32.36      4045        61728     20     25    36       75       25",
+			"    size       msgs    secs  goodput[Gb/s]      MB/s      msg[/s]    rtx  spur    ooo   ecn  cpu-tx%  cpu-rx%",
+			"     64K     123456    2.00          32.36      4045        61728     20     7     25    36       75       25",
 		},
 		{
 			traffic.Rate, true, // the server sends, so cpu-tx% is its
-			"    size       msgs    secs  goodput[Gb/s]      MB/s      msg[/s]    rtx    ooo   ecn  cpu-tx%  cpu-rx%",
-			"     64K     123456    2.00          32.36      4045        61728     20     25    36       25       75",
+			"    size       msgs    secs  goodput[Gb/s]      MB/s      msg[/s]    rtx  spur    ooo   ecn  cpu-tx%  cpu-rx%",
+			"     64K     123456    2.00          32.36      4045        61728     20     7     25    36       25       75",
 		},
 	} {
 		var out bytes.Buffer
@@ -80,8 +80,8 @@ func TestPrintMoreColumns(t *testing.T) {
 				r.Load = &record.Load{Offered: 200000, OfferedPer: 100000, Late: 3000, Unsent: 2000, Overloaded: true}
 			},
 			"round trips from the intended time of a request to its reply (2 KiB, poisson arrivals), µs; late: begun more than 100µs after that time\n" +
-				"    size  offered[/s] achieved[/s]   late%      p50      p90      p99       max           avg±sd    rtx   ecn   cpu%\n" +
-				"     64K       100000        61728    1.50     6.54     7.65    18.77   1234.57        6.79±0.35     20    36     75\n" +
+				"    size  offered[/s] achieved[/s]   late%      p50      p90      p99       max           avg±sd    rtx  spur   ecn   cpu%\n" +
+				"     64K       100000        61728    1.50     6.54     7.65    18.77   1234.57        6.79±0.35     20     7    36     75\n" +
 				"overloaded: the host or the path carries at most 61.7 k of the 100 k requests a second; 2 k were never sent; the latencies say how long the test was\n",
 		},
 		{
@@ -90,8 +90,8 @@ func TestPrintMoreColumns(t *testing.T) {
 				r.Churn = &record.Churn{Open: l(100_000), Close: l(200_000)}
 			},
 			"round trips from a request to its reply, µs\n" +
-				"    size    reply      trans    trans[/s]      p50      p90      p99    p99.9       max           avg±sd  errors    rtx   cpu%\n" +
-				"     64K      100     123456        61728     6.54     7.65    18.77    29.88   1234.57        6.79±0.35       3     20     75\n" +
+				"    size    reply      trans    trans[/s]      p50      p90      p99    p99.9       max           avg±sd  errors    rtx  spur   cpu%\n" +
+				"     64K      100     123456        61728     6.54     7.65    18.77    29.88   1234.57        6.79±0.35       3     20     7     75\n" +
 				"    open                                    100.00   200.00   300.00   400.00    500.00     100.00±10.00\n" +
 				"   close                                    200.00   400.00   600.00   800.00   1000.00     200.00±20.00\n" +
 				"the last error: no reply came\n",
@@ -102,21 +102,21 @@ func TestPrintMoreColumns(t *testing.T) {
 				r.Streams = []record.Stream{{Msgs: 5, GoodputBPS: 2e9, Rtx: ptr(uint64(1)), ECN: ptr(uint64(2)), Trimmed: ptr(uint64(3))}}
 				r.Transport.Drops = map[string]uint64{"kernel": 4}
 			},
-			"    size senders  goodput[Gb/s]    jain converged[s]   rounds      p50[ms]      p99[ms]      max[ms]    rtx    ecn  drops\n" +
-				"     64K       1          32.36  0.9877         1.50      321        2.000        6.000       10.000     20     36      4\n" +
+			"    size senders  goodput[Gb/s]    jain converged[s]   rounds      p50[ms]      p99[ms]      max[ms]    rtx  spur    ecn  drops\n" +
+				"     64K       1          32.36  0.9877         1.50      321        2.000        6.000       10.000     20     7     36      4\n" +
 				"  sender  1:        5 blocks    2.000 Gb/s; rtx 1, ecn 2, trim 3\n",
 		},
 		{
 			traffic.Spec{Test: traffic.Incast}, func(r *record.Run) { r.Incast, r.Streams = &record.Incast{}, nil },
-			"    size senders  goodput[Gb/s]    jain converged[s]   rounds      p50[ms]      p99[ms]      max[ms]    rtx    ecn  drops\n" +
-				"     64K       0          32.36       -            -        0            -            -            -     20     36      0\n",
+			"    size senders  goodput[Gb/s]    jain converged[s]   rounds      p50[ms]      p99[ms]      max[ms]    rtx  spur    ecn  drops\n" +
+				"     64K       0          32.36       -            -        0            -            -            -     20     7     36      0\n",
 		},
 		{
 			traffic.Spec{Test: traffic.RR}, func(r *record.Run) {
 				r.Msgs, r.Latency, r.Errors, r.LastError = 0, nil, ptr(int64(5)), "no reply came"
 			},
 			"round trips from a request to its reply, µs\n" +
-				"    size    reply      trans    trans[/s]      p50      p90      p99    p99.9       max           avg±sd  errors    rtx   cpu%\n" +
+				"    size    reply      trans    trans[/s]      p50      p90      p99    p99.9       max           avg±sd  errors    rtx  spur   cpu%\n" +
 				"     64K nothing was measured\nthe last error: no reply came\n",
 		},
 	} {
@@ -236,10 +236,10 @@ func TestPrintExtremes(t *testing.T) {
 	r.Run.Errors = ptr(int64(0))
 	r.Run.Churn = &record.Churn{Open: r.Run.Latency, Close: r.Run.Latency}
 	for test, want := range map[string]string{
-		traffic.Lat:  "     64K   123456     5.43 99999.99 536608.8  5803868 10000000 587649280  341208.6±141445     20    47    36     75",
-		traffic.BW:   "     64K     123456    2.00         0.0024      0.30          8.3     20     25    36       75       25",
-		traffic.Load: "     64K            0            8    0.00 99999.99 536608.8  5803868 587649280  341208.6±141445     20    36     75",
-		traffic.RR:   "     64K        0     123456            8 99999.99 536608.8  5803868 10000000 587649280  341208.6±141445       0     20     75",
+		traffic.Lat:  "     64K   123456     5.43 99999.99 536608.8  5803868 10000000 587649280  341208.6±141445     20     7    47    36     75",
+		traffic.BW:   "     64K     123456    2.00         0.0024      0.30          8.3     20     7     25    36       75       25",
+		traffic.Load: "     64K            0            8    0.00 99999.99 536608.8  5803868 587649280  341208.6±141445     20     7    36     75",
+		traffic.RR:   "     64K        0     123456            8 99999.99 536608.8  5803868 10000000 587649280  341208.6±141445       0     20     7     75",
 	} {
 		var out bytes.Buffer
 		p := newPrinter(&out, &Config{})

@@ -18,6 +18,7 @@ import (
 	"github.com/uetkit/uetkit/cmd/uetperf/internal/capture"
 	"github.com/uetkit/uetkit/cmd/uetperf/internal/keys"
 	"github.com/uetkit/uetkit/cmd/uetperf/internal/perf"
+	"github.com/uetkit/uetkit/cmd/uetperf/internal/ranks"
 	"github.com/uetkit/uetkit/cmd/uetperf/record"
 	"github.com/uetkit/uetkit/cmd/uetperf/traffic"
 	"github.com/uetkit/uetkit/internal/units"
@@ -55,6 +56,8 @@ func run(ctx context.Context, cfg *Config, stdout, stderr io.Writer) int {
 		err = runReport(ctx, cfg, stdout)
 	case "compare":
 		err = runCompare(ctx, cfg, stdout)
+	case ranks.Coll, ranks.P2P:
+		err = runBetween(ctx, cfg, stdout)
 	default:
 		err = runTests(ctx, cfg, stdout, stderr)
 	}
@@ -273,6 +276,9 @@ func newOutcome(cfg *Config, stdout io.Writer) (*outcome, error) {
 	if cfg.Impair != nil {
 		o.rec.Config.Impair = cfg.Impair.String()
 	}
+	if cfg.Repeat > 1 {
+		o.rec.Config.Repeat = cfg.Repeat
+	}
 	return o, nil
 }
 
@@ -353,8 +359,10 @@ func measured(test string, r *record.Run) bool {
 		return r.Msgs > 0 && r.Latency != nil && r.MsgsPerS != nil
 	case traffic.BW, traffic.Rate:
 		return r.Msgs > 0 && r.GoodputBPS != nil
-	case traffic.Ping, traffic.Incast:
+	case traffic.Ping, traffic.Incast, ranks.P2P:
 		return r.Msgs > 0
+	case ranks.Coll:
+		return r.Coll != nil
 	}
 	return true
 }
@@ -416,7 +424,7 @@ func (o *outcome) measure(ctx context.Context) error {
 		return err
 	}
 	dial := func(ctx context.Context) (*perf.Client, error) {
-		c, err := perf.Dial(ctx, addr, perf.ClientConfig{EP: cfg.Spec.EP, Sec: cfg.Spec.Sec, Keys: sec, Domain: cfg.Domain, Timeout: cfg.Timeout, Silence: cfg.Silence, Impair: cfg.Impair, Tap: o.pcap.seen()})
+		c, err := perf.Dial(ctx, addr, perf.ClientConfig{EP: cfg.Spec.EP, Sec: cfg.Spec.Sec, Keys: sec, Domain: cfg.Domain, DataPorts: cfg.DataPorts, Timeout: cfg.Timeout, Silence: cfg.Silence, Impair: cfg.Impair, Tap: o.pcap.seen()})
 		if o.rec.Peer == nil && errors.Is(err, perf.ErrUnreachable) {
 			err = perf.Bracketed(cfg.Target, err)
 		}
@@ -433,9 +441,9 @@ func (o *outcome) measure(ctx context.Context) error {
 	host := c.Host()
 	o.rec.Peer = &host
 	p := newPrinter(o.people, cfg)
-	for i, size := range cfg.Sizes {
+	for i := range len(cfg.Sizes) * max(1, cfg.Repeat) {
 		s := cfg.Spec
-		s.Size = size
+		s.Size = cfg.Sizes[i%len(cfg.Sizes)]
 		hooks := perf.Hooks{Ready: func(path record.Path, mtu int, setup, connected time.Duration) {
 			if i == 0 {
 				o.rec.Path, o.rec.Config.MTU = &path, mtu
@@ -458,6 +466,7 @@ func (o *outcome) measure(ctx context.Context) error {
 			return lost(cfg, err)
 		}
 	}
+	p.medians(&o.rec)
 	return nil
 }
 
@@ -480,7 +489,7 @@ func writeCSV(w io.Writer, r *record.Record) error {
 		"test", "op", "size", "iters", "msgs", "bytes", "duration_ns", "min_ns", "p50_ns", "p90_ns", "p99_ns", "p999_ns", "max_ns", "mean_ns", "stddev_ns",
 		"goodput_bps", "msgs_per_s", "msgs_lost", "tx_pkts", "rtx", "ooo", "ecn_ce", "data_ok", "data_wrong",
 		"offered_per_s", "msgs_late", "msgs_unsent", "errors", "open_p50_ns", "open_p99_ns", "close_p50_ns", "close_p99_ns", "jain", "convergence_ns", "rounds", "round_p50_ns", "round_p99_ns", "round_max_ns",
-		"tests", "tests_failed", "leaking",
+		"tests", "tests_failed", "leaking", "count", "op_ns", "op_least_ns", "op_mean_ns", "bus_bps",
 	})
 	i := func(n int64) string { return strconv.FormatInt(n, 10) }
 	f := func(v float64) string { return strconv.FormatFloat(v, 'f', 1, 64) }
@@ -496,10 +505,12 @@ func writeCSV(w io.Writer, r *record.Record) error {
 		} else {
 			row = append(row, "", "", "", "", "", "", "", "")
 		}
-		if run.GoodputBPS != nil {
-			row = append(row, f(*run.GoodputBPS), f(*run.MsgsPerS))
-		} else {
-			row = append(row, "", "")
+		for _, v := range []*float64{run.GoodputBPS, run.MsgsPerS} {
+			if v != nil {
+				row = append(row, f(*v))
+			} else {
+				row = append(row, "")
+			}
 		}
 		lost := ""
 		if run.Lost != nil {
@@ -518,9 +529,9 @@ func writeCSV(w io.Writer, r *record.Record) error {
 	return c.Error()
 }
 
-// moreCSV returns the columns of load, rr, incast and soak.
+// moreCSV returns the columns of load, rr, incast, soak and coll.
 func moreCSV(run *record.Run) []string {
-	out := make([]string, 17)
+	out := make([]string, 22)
 	i := func(k int, n int64) { out[k] = strconv.FormatInt(n, 10) }
 	if l := run.Load; l != nil {
 		out[0] = strconv.FormatFloat(l.OfferedPer, 'f', 1, 64)
@@ -553,6 +564,15 @@ func moreCSV(run *record.Run) []string {
 		i(14, x.Episodes)
 		i(15, x.Failed)
 		i(16, x.Leaking)
+	}
+	if x := run.Coll; x != nil {
+		f := func(k int, v float64) { out[k] = strconv.FormatFloat(v, 'f', 1, 64) }
+		i(17, x.Count)
+		f(18, x.TimeNS)
+		f(19, x.LeastNS)
+		if f(20, x.MeanNS); x.BusBPS != nil {
+			f(21, *x.BusBPS)
+		}
 	}
 	return out
 }

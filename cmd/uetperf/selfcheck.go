@@ -79,8 +79,11 @@ func steps(seed uint64) []step {
 		stream("bandwidth send 64 KiB, ordered (ROD)", traffic.BW, traffic.Send, 64<<10, 64, time.Second, func(s *traffic.Spec) { s.Mode = "rod" }),
 		stream("message rate tsend 8 B", traffic.Rate, traffic.TSend, 8, 512, time.Second, nil),
 		stream("message rate inject 8 B", traffic.Rate, traffic.Inject, 8, 512, time.Second, nil),
+		lat(traffic.Write, 8), lat(traffic.Read, 4<<10), lat(traffic.FAdd, 8),
+		stream("bandwidth write 1 MiB", traffic.BW, traffic.Write, 1<<20, 32, 500*time.Millisecond, nil),
+		stream("bandwidth read 1 MiB", traffic.BW, traffic.Read, 1<<20, 32, 500*time.Millisecond, nil),
 	)
-	for _, level := range []string{"inject", "transmit", "delivery"} {
+	for _, level := range []string{"inject", "transmit", "delivery", "match"} {
 		out = append(out, stream(level+" complete, send 32 KiB", traffic.BW, traffic.Send, 32<<10, 64, 400*time.Millisecond, func(s *traffic.Spec) { s.Complete = level }))
 	}
 	lossy := stream("bandwidth send 1 MiB, 1 % lost", traffic.BW, traffic.Send, 1<<20, 64, 2*time.Second, nil)
@@ -278,6 +281,8 @@ func (r *row) result() string {
 		s = fmt.Sprintf("%.2f Gb/s, all blocks in %s", *m.GoodputBPS/1e9, µs(m.Incast.Round.P50))
 	case r.step.spec.Test == traffic.Ping && m.Latency != nil:
 		s = fmt.Sprintf("set-up %s, first rtt %s, then %s", µs(m.SetupNS), µs(m.FirstNS), µs(m.Latency.P50))
+	case m.Latency != nil && m.Latency.RTT:
+		s = fmt.Sprintf("p50 %s, p99 %s, to the completion", µs(m.Latency.P50), µs(m.Latency.P99))
 	case m.Latency != nil:
 		s = fmt.Sprintf("p50 %s, p99 %s, one way", µs(m.Latency.P50), µs(m.Latency.P99))
 	case r.step.spec.Test == traffic.Rate && m.MsgsPerS != nil:
@@ -315,11 +320,24 @@ func selfCheck(ctx context.Context, cfg *Config, stdout, stderr io.Writer) error
 	return err
 }
 
+// temporary makes a folder for keys in the first of dirs where that can be done. A container of
+// nothing but this program has no /tmp.
+func temporary(dirs ...string) (folder string, err error) {
+	for _, dir := range dirs {
+		var e error
+		if folder, e = os.MkdirTemp(dir, "uetperf-keys-"); e == nil {
+			return folder, nil
+		}
+		err = errors.Join(err, e)
+	}
+	return "", err
+}
+
 // runSteps runs all steps. After a failed step it goes on as long as the server lives.
 func (o *outcome) runSteps(ctx context.Context, progress io.Writer) ([]row, error) {
 	limited, cancel := context.WithTimeout(ctx, stepsLimit)
 	defer cancel()
-	folder, err := os.MkdirTemp("", "uetperf-keys-")
+	folder, err := temporary(os.TempDir(), "/dev/shm", ".")
 	if err != nil {
 		return nil, err
 	}

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -123,5 +124,17 @@ func TestExitCodes(t *testing.T) {
 	complain(errors.New("two\nlines"), &b)
 	if b.String() != "uetperf: two lines\n" {
 		t.Errorf("%q", b.String())
+	}
+}
+
+// The folder of keys is made where that can be done.
+func TestTemporary(t *testing.T) {
+	good := t.TempDir()
+	got, err := temporary(filepath.Join(good, "none"), good)
+	if err != nil || filepath.Dir(got) != good {
+		t.Errorf("%q, %v", got, err)
+	}
+	if got, err := temporary(filepath.Join(good, "none")); err == nil {
+		t.Errorf("made %q in a folder that is not there", got)
 	}
 }

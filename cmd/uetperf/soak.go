@@ -19,6 +19,15 @@ import (
 // log want them, so they are printed without a terminal, too.
 const soakEvery = 10 * time.Second
 
+// mix is what a soak draws from.
+func (c *Config) mix() traffic.Mix {
+	return traffic.Mix{
+		Base: c.Spec, Sizes: c.Sizes, Op: c.Soak.op, Mode: c.Soak.mode, Complete: c.Soak.complete, Progress: c.Soak.progress, GSO: c.Soak.gso, Paths: c.Soak.paths,
+		// A bad network may repeat a datagram, which nobody takes for the same: not unless it is asked for.
+		Impaired: c.Impair != nil, Accesses: true, Datagrams: c.Impair == nil || c.Soak.mode == traffic.UUD,
+	}
+}
+
 // soak runs the soak command.
 func (o *outcome) soak(ctx context.Context, addr netip.AddrPort, dial func(context.Context) (*perf.Client, error)) error {
 	cfg := o.cfg
@@ -39,10 +48,7 @@ func (o *outcome) soak(ctx context.Context, addr netip.AddrPort, dial func(conte
 	}
 	said := time.Now()
 	run, err := soak.Run(ctx, soak.Config{
-		Mix: traffic.Mix{
-			Base: cfg.Spec, Sizes: cfg.Sizes, Op: cfg.Soak.op, Mode: cfg.Soak.mode, Complete: cfg.Soak.complete, Progress: cfg.Soak.progress, GSO: cfg.Soak.gso, Paths: cfg.Soak.paths,
-			Impaired: cfg.Impair != nil,
-		},
+		Mix: cfg.mix(),
 		Command: func(words []string) []string {
 			return append(slices.Concat([]string{"uetperf", words[0], cfg.Target}, words[1:]), cfg.Soak.common...)
 		},

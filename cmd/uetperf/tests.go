@@ -21,6 +21,8 @@ type testDef struct {
 	// test has no warm-up. warmed describes that number in help.
 	warmup func(*traffic.Spec) int64
 	warmed string
+	// sized and often complete the help of -s and -n in tests between ranks.
+	sized, often string
 }
 
 var tests = []testDef{
@@ -39,29 +41,47 @@ half of it, one way. A round trip ends when the answer is there and the message
 before it has completed, whose acknowledgement comes behind its answer: a
 completion level that takes longer than a round trip counts. Up to 8 KiB and with
 inject or transmit complete, where one acknowledgement may tell of several
-messages, it is the message fifteen round trips before that has to be complete.`,
-		example: "  uetperf lat HOST tsend -s 8:64K:*2\n  uetperf lat HOST -s 64 --progress auto --assert 'p99<100us'",
-		ops:     []string{traffic.Send, traffic.TSend, traffic.Inject}, counted: "round trips per size",
+messages, it is the message fifteen round trips before that has to be complete. With --mode uud an answer
+that does not come within 100 ms is lost, and so is its round trip.
+
+write, read, fadd (fetch-and-add), swap (atomic write) and cas (compare-and-swap) access
+memory of the server, whose application takes no part: one at a time, from the call to
+the completion. That is not halved. fadd, swap and cas return the old values. writedata
+is a write with remote CQ data: the application there gets a completion for each.`,
+		example: "  uetperf lat HOST tsend -s 8:64K:*2\n  uetperf lat HOST -s 64 --progress auto --assert 'p99<100us'\n  uetperf lat HOST read -s 4K",
+		ops:     []string{traffic.Send, traffic.TSend, traffic.Inject, traffic.Write, traffic.WriteData, traffic.Read, traffic.FAdd, traffic.Swap, traffic.CAS}, counted: "round trips per size",
 		warmup: func(s *traffic.Spec) int64 { return atMostIters(latWarmup, s) }, warmed: fmt.Sprintf("%d, at most as many as -n", latWarmup),
 	},
 	{
 		name: traffic.BW, short: "bandwidth: a window of messages under way",
 		long: `bw keeps a window of messages under way and measures what arrives. The clock runs
 from the end of the warm-up to the end of the time, at the sender, by
-completions; with inject complete, which says nothing of arrival, at the receiver.`,
-		example: "  uetperf bw HOST -s 1M -t 10s\n  uetperf bw HOST tsend -s 64K -P 4 --bidir -c\n  uetperf bw HOST --impair loss=1%,reorder=1%",
-		ops:     []string{traffic.Send, traffic.TSend}, counted: perStream,
+completions; with inject complete, which says nothing of arrival, at the receiver.
+
+write and read access memory of the server. With -c it looks at what was written when
+the test is over; what was read is verified at once. With --mode rudi they go by RUDI,
+but for the first ones, during which a packet delivery context opens.
+
+With --mode uud messages are datagrams, which are not sent again: what the receiver
+got is measured, and the last line says what was lost. So that a sender does not drown
+its receiver, that one says with datagrams of its own how far it is, four times a
+window; after 20 ms without such a word the sender goes on.`,
+		example: "  uetperf bw HOST -s 1M -t 10s\n  uetperf bw HOST tsend -s 64K -P 4 --bidir -c\n  uetperf bw HOST write -s 1M\n  uetperf bw HOST --impair loss=1%,reorder=1%",
+		ops:     []string{traffic.Send, traffic.TSend, traffic.Write, traffic.WriteData, traffic.Read, traffic.FAdd, traffic.Swap, traffic.CAS}, counted: perStream,
 		warmup: twoWindows, warmed: "twice the window",
 	},
 	{
 		name: traffic.Rate, short: "message rate: many small messages under way",
 		long:    `rate is bw for small messages, which share trains of packets: messages per second.`,
 		example: "  uetperf rate HOST -s 8 -W 512\n  uetperf rate HOST inject -s 8 -t 5s --assert 'rate>2M/s'",
-		ops:     []string{traffic.Send, traffic.TSend, traffic.Inject}, counted: perStream,
+		ops:     []string{traffic.Send, traffic.TSend, traffic.Inject, traffic.Write, traffic.WriteData, traffic.Read, traffic.FAdd, traffic.Swap, traffic.CAS}, counted: perStream,
 		warmup: twoWindows, warmed: "twice the window",
 	},
 	loadTest, rrTest, incastTest, soakTest,
 }
+
+// datagramSize is the default size of datagrams, which fit into one packet everywhere.
+const datagramSize = 1024
 
 // The largest default warm-ups, in messages.
 const loadWarmup, rrWarmup, latWarmup = 1000, 100, 1000
@@ -90,9 +110,14 @@ it delayed. "late%" are those that began more than ` + traffic.LateAfter.String(
 
 When requests pile up to the end of the time, host and path are overloaded: those
 that wait get another 1 s at most, the rest is given up and counts with the time it
-waited, and the last line says how much the path carries at most.`,
-	example: "  uetperf load HOST --rate 20k/s -s 4K -t 30s\n  uetperf load HOST --rate 100k/s -s 64 --arrivals poisson --assert 'p99<200us' --assert 'late<1%'",
-	ops:     []string{traffic.TSend, traffic.Send}, counted: "requests per size and stream",
+waited, and the last line says how much the path carries at most.
+
+write, writedata, read, fadd, swap and cas access memory of the server: such a request
+ends with its completion, and nobody replies. With --mode uud requests and replies are
+datagrams: a reply that does not come within 100 ms is lost, and the last line says
+how many are.`,
+	example: "  uetperf load HOST --rate 20k/s -s 4K -t 30s\n  uetperf load HOST --rate 100k/s -s 64 --arrivals poisson --assert 'p99<200us' --assert 'late<1%'\n  uetperf load HOST read --rate 20k/s -s 4K --mode rudi",
+	ops:     []string{traffic.TSend, traffic.Send, traffic.Write, traffic.WriteData, traffic.Read, traffic.FAdd, traffic.Swap, traffic.CAS}, counted: "requests per size and stream",
 	warmup: func(s *traffic.Spec) int64 { return int64(min(loadWarmup, eachRate(s)*s.Time.Seconds()/20)) },
 	warmed: fmt.Sprintf("what is meant to begin in a twentieth of the time, at most %d", loadWarmup),
 }
@@ -139,9 +164,11 @@ away is in the line of all.`,
 var soakTest = testDef{
 	name: traffic.Soak, short: "everything mixed, for a long time: data verified, leaks looked for",
 	long: `soak runs one test after the other, drawn by the seed: ping, lat, bw, rate, load, rr,
-rr --churn and, with rdm, incast; sizes (-s, a list), operations, modes, completion
-levels, windows, streams, directions, paths, GSO on and off. What is given (--mode,
---complete, --progress, --gso, --paths, the operation) is not drawn. Beside them a
+rr --churn and, with rdm, incast; sizes (-s, a list), operations, also those on memory of
+the server (write, writedata, read, fadd, swap, cas), modes, also rudi for write and read and,
+with rdm and without --impair, uud (datagrams), completion levels, windows, streams,
+directions, paths, GSO on and off. What is given (--mode, --complete, --progress, --gso,
+--paths, the operation) is not drawn. Beside them a
 load of 200 requests a second never pauses. Every byte is verified; -c is always on.
 The record (-J) has for each test the command that repeats it.
 
@@ -157,7 +184,7 @@ The server's process is judged as a whole: let nobody else use it. A test that f
 is told, and the soak goes on; five in a row end it. Exit status 0: no test failed,
 no byte was wrong, nothing leaks.`,
 	example: "  uetperf soak HOST -t 1h --check\n  uetperf soak HOST -e msg --sec tls --keys KEYS -t 10m -J soak.json\n  uetperf soak HOST -t 5m --impair loss=1%,reorder=1% --assert leaks==0",
-	ops:     []string{traffic.TSend, traffic.Send, traffic.Inject},
+	ops:     []string{traffic.TSend, traffic.Send, traffic.Inject, traffic.Write, traffic.WriteData, traffic.Read, traffic.FAdd, traffic.Swap, traffic.CAS},
 }
 
 // test makes the command of a test.
@@ -179,7 +206,23 @@ func (l *line) test(t testDef) *cobra.Command {
 	}, func(p *params) error {
 		if t.name == traffic.Soak { // a soak draws its tests
 			p.pin()
-			return nil
+			m := p.cfg.mix()
+			return m.Check()
+		}
+		if p.cfg.Spec.Atomic() && !p.given("size") {
+			p.cfg.Sizes = []int64{8}
+		}
+		if p.cfg.Spec.OneSided() && !p.given("reply") {
+			p.cfg.Spec.Reply = 0
+		}
+		if p.cfg.Spec.Lossy() && p.cfg.Spec.Exchanges() && p.cfg.Soak.op == "" { // the usual one of others is tagged
+			p.cfg.Spec.Op = traffic.Send
+		}
+		if p.cfg.Spec.Lossy() && !p.given("size") {
+			p.cfg.Sizes = slices.DeleteFunc(p.cfg.Sizes, func(n int64) bool { return n > datagramSize })
+			if len(p.cfg.Sizes) == 0 {
+				p.cfg.Sizes = []int64{datagramSize}
+			}
 		}
 		for _, n := range p.cfg.Sizes {
 			s := p.cfg.Spec
@@ -204,8 +247,8 @@ func (t *testDef) arguments(args []string) error {
 		return fmt.Errorf("unexpected %q: -n %s says how many", args[1], args[1])
 	case len(args) == 2 && isNumber(args[1]): // as in ping HOST -c 5
 		return fmt.Errorf("unexpected %q: -n %s says how many, %s:%s which port", args[1], args[1], args[0], args[1])
-	case len(args) == 2 && slices.Contains([]string{"write", "read", "atomic"}, args[1]):
-		return fmt.Errorf("operation %s is not offered yet; there is %s", args[1], strings.Join(t.ops, ", "))
+	case len(args) == 2 && args[1] == "atomic" && slices.Contains(t.ops, traffic.FAdd):
+		return fmt.Errorf("operation atomic is not one of %s: fadd is fetch-and-add, swap an atomic write, cas compare-and-swap", strings.Join(t.ops, ", "))
 	case len(args) == 2 && !slices.Contains(t.ops, args[1]):
 		return fmt.Errorf("operation %q of %s is not one of %s", args[1], t.name, strings.Join(t.ops, ", "))
 	}
@@ -237,6 +280,9 @@ func (p *params) pin() {
 	}
 	// The following flags are neither drawn nor special to the soak.
 	for _, name := range []string{"provider", "ep", "domain", "cc", "sec", "keys", "as", "crc", "base-rtt", "trim", "mtu", "impair", "timeout", "silence"} {
+		if name == "ep" && s.EP == traffic.RDM { // the usual one, and datagrams have another
+			continue
+		}
 		if p.given(name) {
 			pins.common = append(pins.common, "--"+name+"="+p.set.Lookup(name).Value.String())
 		}

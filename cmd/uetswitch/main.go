@@ -19,6 +19,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/uetkit/uetkit/internal/cli"
 	"github.com/uetkit/uetkit/testbed/netswitch"
 )
 
@@ -46,6 +47,7 @@ type usage struct{ error }
 // run is main with its environment as arguments.
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	root := newCommand(stdout, stderr)
+	cli.Manual(root, args)
 	root.SetArgs(args)
 	root.SetOut(stdout)
 	root.SetErr(stderr)
@@ -53,7 +55,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	if err == nil {
 		return exitOK
 	}
-	if errors.Is(err, context.Canceled) {
+	if ctx.Err() != nil { // whatever failed when everything was stopped
 		fmt.Fprintln(stderr, "uetswitch: interrupted")
 		return exitInterrupted
 	}
@@ -113,7 +115,7 @@ func newCommand(stdout, stderr io.Writer) *cobra.Command {
 	root := &cobra.Command{
 		Use: "uetswitch [run] --config FILE [flags]", Short: "the software Ultra Ethernet switch", Long: rootLong,
 		SilenceErrors: true, SilenceUsage: true, DisableSuggestions: true,
-		CompletionOptions: cobra.CompletionOptions{DisableDefaultCmd: true},
+		CompletionOptions: cobra.CompletionOptions{HiddenDefaultCmd: true},
 		Args:              none, RunE: forward,
 	}
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return &usage{err} })
@@ -130,7 +132,12 @@ func newCommand(stdout, stderr io.Writer) *cobra.Command {
 		fl.Uint64Var(&f.seed, "seed", 0, "replaces the seed of the configuration")
 		fl.BoolVar(&f.ordinary, "no-priority", false, "forward without real-time priority, even if it may have it (CAP_SYS_NICE)")
 		fl.DurationVar(&f.spin, "spin", netswitch.DefaultSpin, "how long before a packet is due the switch may stay awake for it; 0: it sleeps")
+		cli.Files(c, "config", "json")
+		cli.Files(c, "log")
+		cli.Free(c, "http", "log-max", "seed", "spin")
+		c.ValidArgsFunction = cobra.NoFileCompletions
 	}
+	cli.Version(root)
 	root.AddCommand(again, newBench(stdout))
 	return root
 }
@@ -232,6 +239,8 @@ sender on another. The namespaces have no name and end with the program.`,
 	fl.IntVar(&cfg.Steps, "steps", 8, "how many rates are tried")
 	fl.BoolVar(&quick, "quick", false, "less than two seconds per size, 1400 bytes only unless --size is given")
 	fl.BoolVarP(&asJSON, "json", "J", false, "print JSON")
+	cli.Free(c, "size", "trial", "steps")
+	c.ValidArgsFunction = cobra.NoFileCompletions
 	return c
 }
 

@@ -285,6 +285,8 @@ func TestBenchQuick(t *testing.T) {
 func TestBenchInterrupted(t *testing.T) {
 	inNewNamespace(t, func() {
 		c := program(t, "bench", "--trial", "1m")
+		var said bytes.Buffer
+		c.Stderr = &said
 		if err := c.Start(); err != nil {
 			t.Error(err)
 			return
@@ -301,7 +303,7 @@ func TestBenchInterrupted(t *testing.T) {
 		_ = c.Process.Signal(os.Interrupt)
 		_ = c.Wait()
 		if code := c.ProcessState.ExitCode(); code != exitInterrupted {
-			t.Errorf("exit %d, %v", code, c.ProcessState)
+			t.Errorf("exit %d, %v: %s", code, c.ProcessState, &said)
 		}
 	})
 }

@@ -41,4 +41,8 @@ func TestCommandLine(t *testing.T) {
 	if code := run(context.Background(), []string{"-h"}, &out, &errs); code != exitOK || !strings.Contains(out.String(), "--log-all") || errs.Len() > 0 {
 		t.Errorf("-h: %d %s %s", code, &out, &errs)
 	}
+	out.Reset()
+	if code := run(context.Background(), []string{"--version"}, &out, &errs); code != exitOK || !strings.Contains(out.String(), ", wire UE ") || errs.Len() > 0 {
+		t.Errorf("--version: %d %s %s", code, &out, &errs)
+	}
 }

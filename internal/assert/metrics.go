@@ -24,7 +24,7 @@ type Metric struct {
 	aside bool   // for assertions only: a comparison does not show it by default
 }
 
-var latency, incast, loads, churns, soaks = []string{"lat", "ping", "load", "rr"}, []string{"incast"}, []string{"load"}, []string{"rr"}, []string{"soak"}
+var latency, incast, loads, churns, soaks, colls = []string{"lat", "ping", "load", "rr", "coll"}, []string{"incast"}, []string{"load"}, []string{"rr"}, []string{"soak"}, []string{"coll"}
 
 // part returns the function of a metric that reads a part of a run. Runs without the part
 // do not measure it.
@@ -49,6 +49,7 @@ func runLoad(r *record.Run) *record.Load       { return r.Load }
 func runChurn(r *record.Run) *record.Churn     { return r.Churn }
 func runIncast(r *record.Run) *record.Incast   { return r.Incast }
 func runSoak(r *record.Run) *record.Soak       { return r.Soak }
+func runColl(r *record.Run) *record.Coll       { return r.Coll }
 func runCheck(r *record.Run) *record.Check     { return r.DataCheck }
 func median(l *record.Latency) int64           { return l.P50 }
 func round(x *record.Incast) *record.Latency   { return x.Round }
@@ -114,6 +115,7 @@ var metrics = []Metric{
 	{Name: "converged", Kind: Duration, tests: incast, of: part(runIncast, func(x *record.Incast) *int64 { return x.ConvergenceNS }, self)},
 
 	{Name: "goodput", Kind: Bitrate, of: func(r *record.Run) (float64, bool) { return opt(r.GoodputBPS) }, also: "bw"},
+	{Name: "busbw", Kind: Bitrate, tests: colls, of: part(runColl, func(c *record.Coll) *float64 { return c.BusBPS }, self)},
 	{Name: "rate", Kind: Rate, of: func(r *record.Run) (float64, bool) { return opt(r.MsgsPerS) }, also: "msgs/s"},
 	{Name: "offered", Kind: Rate, tests: loads, of: part(runLoad, same, func(l *record.Load) float64 { return l.OfferedPer })},
 
@@ -121,6 +123,7 @@ var metrics = []Metric{
 	{Name: "loss", of: func(r *record.Run) (float64, bool) { return opt(r.Lost) }, whole: msgs, also: "lost"},
 	{Name: "wrong", of: part(runCheck, same, func(c *record.Check) int64 { return c.Wrong }), whole: msgs},
 	{Name: "rtx", of: both((*record.Counters).Rtx), whole: packets},
+	{Name: "spurious", of: both((*record.Counters).Spurious), whole: packets, also: "spur"},
 	{Name: "dup", of: both(func(c *record.Counters) uint64 { return c.Dup }), whole: packets},
 	{Name: "ooo", of: both(func(c *record.Counters) uint64 { return c.OOO }), whole: packets},
 	{Name: "ecn", of: both(func(c *record.Counters) uint64 { return c.ECNCE }), whole: packets},

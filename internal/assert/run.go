@@ -51,7 +51,7 @@ func (f *Metric) missing(test string, checked bool) string {
 	case f.tests != nil && slices.Contains(f.tests, test):
 	case f.tests != nil:
 		return fmt.Sprintf(": %s measures no %s, %s does", test, f.Name, strings.Join(f.tests, ", "))
-	case f.Name == "rate" && lat && test != "lat" && test != "ping", f.Name == "goodput" && test == "load":
+	case f.Name == "rate" && lat && test != "lat" && test != "ping", f.Name == "goodput" && (test == "load" || test == "coll"):
 	case f.Name == "first" && test != "lat" && test != "ping", slices.Contains([]string{"goodput", "rate"}, f.Name) && lat:
 		return fmt.Sprintf(": %s measures no %s", test, f.Name)
 	case f.Kind == Duration && f.Name != "setup" && f.Name != "first" && !lat:

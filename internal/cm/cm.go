@@ -44,6 +44,7 @@ import (
 
 	"github.com/quic-go/quic-go"
 	"github.com/uetkit/uetkit/fi"
+	"github.com/uetkit/uetkit/internal/portrange"
 )
 
 // Version is the version of the protocol on the wire.
@@ -51,8 +52,10 @@ const Version = 1
 
 // Config describes a Node. The zero value of a field is its default.
 type Config struct {
-	// Addr is the address of the UDP socket. Port 0 means an ephemeral port.
-	Addr netip.AddrPort
+	// Addr is the address of the UDP socket. Port 0 means a port of Ports, which is that of the
+	// system if Ports is zero.
+	Addr  netip.AddrPort
+	Ports portrange.Range
 	// Security is what the node and all its peers use.
 	Security Security
 	// TLS, for SecTLS, has the node's certificate and, in RootCAs and ClientCAs, the
@@ -178,7 +181,7 @@ func openVersion(cfg Config, version uint16) (*Node, error) {
 	if n.id, err = newIdentity(n); err != nil {
 		return nil, fmt.Errorf("cm: %w", err)
 	}
-	if n.sock, err = openSocket(cfg.Addr); err != nil {
+	if n.sock, err = openSocket(cfg.Addr, cfg.Ports); err != nil {
 		return nil, fmt.Errorf("cm: %w", sysError(err))
 	}
 	n.addr = addrPort(n.sock.LocalAddr())

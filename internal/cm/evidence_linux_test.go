@@ -8,12 +8,13 @@ import (
 	"golang.org/x/net/ipv4"
 
 	"github.com/uetkit/uetkit/fi"
+	"github.com/uetkit/uetkit/internal/portrange"
 )
 
 func TestICMPDoesNotEndTheSocket(t *testing.T) {
 	// The kernel reports ICMP to the next call, whatever it is about. A receive then goes on,
 	// and a send is tried again. Both pass on what the ICMP says.
-	s, err := openSocket(loopback)
+	s, err := openSocket(loopback, portrange.Range{})
 	if err != nil {
 		t.Fatal(err)
 	}

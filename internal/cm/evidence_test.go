@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/uetkit/uetkit/fi"
+	"github.com/uetkit/uetkit/internal/portrange"
 )
 
 // closedPort returns an address of this host where nobody listens.
@@ -77,7 +78,7 @@ func TestT34ForgedICMPEndsNoDial(t *testing.T) {
 		{"somebody is there", to, ours, to, false},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			s, err := openSocket(loopback)
+			s, err := openSocket(loopback, portrange.Range{})
 			if err != nil {
 				t.Fatal(err)
 			}

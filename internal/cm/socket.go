@@ -9,6 +9,7 @@ import (
 	"syscall"
 
 	"github.com/uetkit/uetkit/fi"
+	"github.com/uetkit/uetkit/internal/portrange"
 )
 
 // sockBuffer is the buffer we ask for in each direction, in bytes: room for the first packets
@@ -39,8 +40,18 @@ type failure struct {
 	tell func(fi.Errno)
 }
 
-func openSocket(addr netip.AddrPort) (*socket, error) {
-	c, err := net.ListenUDP("udp", net.UDPAddrFromAddrPort(addr))
+// openSocket binds a socket. Port 0 is one of the range.
+func openSocket(addr netip.AddrPort, ports portrange.Range) (*socket, error) {
+	bind := func(port uint16) (*net.UDPConn, error) {
+		return net.ListenUDP("udp", net.UDPAddrFromAddrPort(netip.AddrPortFrom(addr.Addr(), port)))
+	}
+	var c *net.UDPConn
+	var err error
+	if addr.Port() != 0 {
+		c, err = bind(addr.Port())
+	} else {
+		c, err = portrange.Bind(ports, 0, bind)
+	}
 	if err != nil {
 		return nil, err
 	}

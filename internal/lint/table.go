@@ -40,8 +40,8 @@ func (t *Table) row(dir string) *Row {
 
 // House is the table of this module.
 var House = Table{
-	Anywhere: []string{"internal/invariant", "internal/window", "internal/units"},
-	Tests:    []string{"internal/sim", "internal/sim/simtest"},
+	Anywhere: []string{"internal/invariant", "internal/window", "internal/units", "internal/spelling"},
+	Tests:    []string{"internal/sim", "internal/sim/simtest", "internal/zero"},
 	TestModules: []string{
 		"pgregory.net/rapid",
 		"go.uber.org/goleak",
@@ -49,6 +49,7 @@ var House = Table{
 		"github.com/rogpeppe/go-internal",
 		"github.com/anishathalye/porcupine",
 		"github.com/cockroachdb/datadriven",
+		"golang.org/x/mod",
 		"golang.org/x/net",
 		"golang.org/x/sys",
 		"go.uber.org/zap",
@@ -64,6 +65,7 @@ var House = Table{
 			Dir: "internal/badnet", Core: true,
 			Why: "what becomes of a datagram is decided alike in the simulator, in the switch and in uetperf's relay",
 		},
+		{Dir: "internal/portrange", Why: "one search for a free port below the sockets of data and of connections, and the flag of uetperf"},
 		{
 			Dir: "internal/wait", May: []string{"fi"}, Foreign: []string{"golang.org/x/sys"},
 			Why: "the one wait object below every queue and counter; golang.org/x/sys for its descriptor",
@@ -81,6 +83,11 @@ var House = Table{
 			Why: "one language of assertions about records: for uetperf and for the scenarios of the testbed",
 		},
 		{
+			Dir: "internal/cli", May: []string{"internal/version"}, Foreign: []string{"github.com/spf13/cobra", "github.com/spf13/pflag"},
+			Why: "version, completion and manual pages are the same in all programs",
+		},
+		{Dir: "internal/release", May: []string{"internal/version"}, Why: "an archive is called as its programs call themselves"},
+		{
 			Dir: "internal/plant", Foreign: []string{"github.com/BurntSushi/toml"},
 			Why: "the tables of planted bugs are TOML, as the scenarios are",
 		},
@@ -92,19 +99,24 @@ var House = Table{
 		// The core. The sublayers never import each other. If one needs another's advice it
 		// declares an interface, and transport connects them.
 		{Dir: "transport/internal/piece", Core: true},
+		{
+			Dir: "transport/internal/amo", May: []string{"transport/wire"}, Core: true, Std: []string{"sync", "sync/atomic"},
+			Why: "memory that peers change by atomics is changed at the same time by the program, which uses sync/atomic",
+		},
 		{Dir: "transport/internal/pds", May: []string{"transport/wire", "transport/internal/piece"}, Core: true, Why: "a piece of a message is one type for SES, FEP and PDS"},
-		{Dir: "transport/internal/ses", May: []string{"transport/wire", "transport/internal/piece"}, Core: true, Why: "as pds"},
+		{Dir: "transport/internal/ses", May: []string{"transport/wire", "transport/internal/amo", "transport/internal/piece"}, Core: true, Why: "as pds; and what an atomic operation does to memory is arithmetic without messages"},
+		{Dir: "transport/internal/rudi", May: []string{"transport/internal/piece"}, Core: true},
 		{Dir: "transport/internal/cms", May: []string{"transport/wire"}, Core: true},
 		{Dir: "internal/tss", May: []string{"transport/wire"}, Core: true},
 		{
 			Dir:  "transport",
-			May:  []string{"transport/internal/pds", "transport/internal/ses", "transport/internal/cms", "transport/internal/piece", "internal/tss", "transport/wire", "internal/dgram"},
+			May:  []string{"transport/internal/pds", "transport/internal/rudi", "transport/internal/ses", "transport/internal/amo", "transport/internal/cms", "transport/internal/piece", "internal/tss", "transport/wire", "internal/dgram"},
 			Core: true,
 		},
 
 		// Substrates, which do not know the protocol.
 		{
-			Dir: "internal/udp", May: []string{"internal/dgram"},
+			Dir: "internal/udp", May: []string{"internal/dgram", "internal/portrange"},
 			Foreign: []string{"golang.org/x/net", "golang.org/x/sys"},
 		},
 		{Dir: "internal/sim", May: []string{"internal/dgram", "internal/agenda", "internal/badnet"}, TestsMay: []string{"transport", "transport/wire", "internal/..."}, Core: true},
@@ -115,7 +127,11 @@ var House = Table{
 				"tests import it, and testbed/simulated. It embeds transport as any other program would",
 		},
 		{
-			Dir: "internal/cm", May: []string{"fi", "transport/wire"},
+			Dir: "internal/sim/topo", May: []string{"internal/sim", "transport", "transport/wire", "internal/dgram"}, Core: true,
+			Why: "it puts FEPs on networks of switches, beside simtest, to see how congestion and paths are dealt with",
+		},
+		{
+			Dir: "internal/cm", May: []string{"fi", "transport/wire", "internal/portrange"},
 			Foreign: []string{"github.com/quic-go/quic-go", "golang.org/x/net", "golang.org/x/sys"},
 			Why:     "golang.org/x/net and x/sys to read the error queue of the socket beside QUIC",
 		},
@@ -139,50 +155,64 @@ var House = Table{
 			Foreign: []string{"golang.org/x/sys", "go.uber.org/zap"},
 			Why:     "golang.org/x/sys for sched_yield between empty polls",
 		},
+		{Dir: "uet/internal/pmem", Foreign: []string{"golang.org/x/sys"}, Why: "golang.org/x/sys for msync"},
 		{
 			Dir: "uet",
 			May: []string{
-				"uet/internal/driver", "transport", "internal/udp", "internal/dgram", "transport/wire", "internal/cm",
+				"uet/internal/driver", "uet/internal/pmem", "transport", "internal/udp", "internal/dgram", "internal/portrange", "transport/wire", "internal/cm",
 				"internal/tss", "cq", "eq", "cntr", "av", "fi", "internal/door",
 			},
-			Foreign: []string{"go.uber.org/zap"},
-			Why:     "internal/tss because a FEP is given its secure domain, and the keys come from above",
+			TestsMay: []string{"poll"},
+			Foreign:  []string{"go.uber.org/zap"},
+			Why:      "internal/tss because a FEP is given its secure domain, and the keys come from above",
 		},
 		{
 			Dir: "uet/*", May: []string{"uet", "fi", "transport"}, TestsMay: []string{"cq", "av"}, Foreign: []string{"github.com/prometheus/client_golang"},
 			Why: "transport for the names of the drop reasons that uet.Stats counts",
 		},
-		{Dir: "mp", May: []string{"uet", "cq", "eq", "cntr", "av", "fi"}},
+		{
+			Dir: "uetnet", May: []string{"uet", "cq", "eq", "av", "fi", "transport/wire"},
+			Why: "transport/wire for the address type; it is an application of uet as any other, so that nothing in uet knows it",
+		},
+		{Dir: "mp/internal/boot"},
+		{
+			Dir: "mp/pmix", May: []string{"mp/internal/boot"}, Foreign: []string{"github.com/ebitengine/purego"},
+			Why: "purego opens libpmix without cgo, but links the program dynamically: so it is here alone, and imported by who wants it",
+		},
+		{Dir: "mp/internal/boot/trial", May: []string{"mp/internal/boot", "mp/pmix"}, Why: "the program that real launchers start"},
+		{Dir: "mp", May: []string{"mp/internal/boot", "uet", "cq", "eq", "cntr", "av", "fi"}, TestsMay: []string{"mp/mptest"}},
+		{Dir: "mp/examples/*", May: []string{"mp"}, TestsMay: []string{"mp/mptest"}, Why: "programs for the launchers that people have"},
+		{Dir: "mp/mptest", May: []string{"mp", "internal/badnet"}, Why: "worlds of ranks in one test process, for the tests of programs; the model of a bad network for those that lose packets"},
 
 		// Programs.
 		{
-			Dir: "cmd/uetdump", May: []string{"transport/wire", "internal/tss"},
+			Dir: "cmd/uetdump", May: []string{"transport/wire", "internal/tss", "internal/cli"},
 			Foreign: []string{"github.com/gopacket/gopacket", "github.com/spf13/cobra"},
 			Why:     "internal/tss to open captured packets with the keys of a cluster",
 		},
 		{
-			Dir: "cmd/uetperf/internal/relay", May: []string{"internal/udp", "internal/dgram", "internal/badnet", "transport/wire", "internal/units"},
+			Dir: "cmd/uetperf/internal/relay", May: []string{"internal/udp", "internal/dgram", "internal/portrange", "internal/badnet", "transport/wire", "internal/units"},
 			Why: "the relay between the two ends loses, delays and repeats packets: it is a wire of its own, below any endpoint",
 		},
 		{
-			Dir: "cmd/uetperf/internal/probe", May: []string{"internal/udp", "internal/dgram"},
+			Dir: "cmd/uetperf/internal/probe", May: []string{"internal/udp", "internal/dgram", "internal/portrange"},
 			Why: "probes ask what the network does to datagrams of any kind: they are below any endpoint, as the relay is",
 		},
 		{
 			Dir: "cmd/uetperf/traffic", May: []string{"cmd/uetperf/record", "cmd/uetperf/internal/pattern", "internal/units"},
-			Foreign: []string{"github.com/HdrHistogram/hdrhistogram-go"}, Core: true, Std: []string{"sync/atomic"},
+			Foreign: []string{"github.com/HdrHistogram/hdrhistogram-go"}, Core: true, Std: []string{"sync", "sync/atomic"},
 			Why: "the tests of uetperf are state machines: testbed/simulated plays them, too; sync/atomic for what legs in several goroutines share",
 		},
 		{
-			Dir: "cmd/uetswitch", May: []string{"testbed/..."}, Foreign: []string{"github.com", "golang.org/x", "go.uber.org/zap"},
+			Dir: "cmd/uetswitch", May: []string{"testbed/...", "internal/cli"}, Foreign: []string{"github.com", "golang.org/x", "go.uber.org/zap"},
 			Why: "the switch program: a command line over testbed/netswitch",
 		},
 		{
-			Dir: "cmd/testbed", May: []string{"testbed/...", "cmd/uetperf/record", "internal/page"}, Foreign: []string{"github.com", "golang.org/x", "go.uber.org/zap", "charm.land"},
+			Dir: "cmd/testbed", May: []string{"testbed/...", "cmd/uetperf/record", "internal/page", "internal/cli"}, Foreign: []string{"github.com", "golang.org/x", "go.uber.org/zap", "charm.land"},
 			Why: "the testbed's command line",
 		},
 		{
-			Dir: "cmd/...", May: []string{"internal/assert", "internal/page", "internal/report", "internal/units", "uet", "uet/metrics", "mp", "cq", "eq", "cntr", "av", "fi", "cmd/...", "transport", "transport/wire"},
+			Dir: "cmd/...", May: []string{"internal/assert", "internal/cli", "internal/page", "internal/portrange", "internal/report", "internal/units", "internal/version", "uet", "uet/metrics", "mp", "mp/pmix", "cq", "eq", "cntr", "av", "fi", "cmd/...", "transport", "transport/wire"},
 			Why: "transport for the counters of uet.Stats, " +
 				"transport/wire for the UDP port",
 			Foreign: []string{
@@ -193,8 +223,8 @@ var House = Table{
 			},
 		},
 		{
-			Dir: "testbed/fabric", May: []string{"transport/wire", "internal/agenda", "internal/badnet"}, Core: true,
-			Why: "the core of the switch runs in the simulator too: one meaning of a scenario for both",
+			Dir: "testbed/fabric", May: []string{"transport/wire", "internal/agenda", "internal/badnet"}, Core: true, Std: []string{"embed"},
+			Why: "the core of the switch runs in the simulator too: one meaning of a scenario for both; its source is what testbed explain prints",
 		},
 		{
 			Dir: "testbed/interop", May: []string{"uet", "cq", "av", "fi"},
@@ -206,6 +236,7 @@ var House = Table{
 			Foreign: []string{"github.com", "golang.org/x"},
 			Why:     "it plays scenarios with FEPs on internal/sim, beside the substrates that run binaries",
 		},
+		{Dir: "testbed/bars/rank", May: []string{"mp"}, Why: "a rank whose loops are those of a C program of MPI"},
 		{
 			Dir: "testbed/...", May: []string{"transport/wire", "internal/dgram", "testbed/...", "cmd/uetperf/record", "internal/assert", "internal/page", "internal/report"},
 			Foreign: []string{"github.com", "golang.org/x", "gonum.org/v1/plot"},
@@ -226,10 +257,13 @@ var ForUsers = []Public{
 		Why: "the counters in Stats and Load are those of a FEP, the causes of Diagnose are its own",
 	},
 	{Dir: "uet/metrics"},
+	{Dir: "uetnet"},
 	{Dir: "cq", Listed: true},
 	{Dir: "eq", Listed: true},
 	{Dir: "cntr", Listed: true},
 	{Dir: "av", Listed: true},
 	{Dir: "poll", Listed: true},
+	{Dir: "mp"},
+	{Dir: "mp/mptest"},
 	{Dir: "transport/wire"},
 }

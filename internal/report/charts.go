@@ -9,6 +9,7 @@ import (
 	"github.com/HdrHistogram/hdrhistogram-go"
 
 	"github.com/uetkit/uetkit/cmd/uetperf/record"
+	"github.com/uetkit/uetkit/internal/assert"
 	"github.com/uetkit/uetkit/internal/page"
 	"github.com/uetkit/uetkit/internal/units"
 )
@@ -56,7 +57,7 @@ func (r *Rec) distribution(i int) (d page.Distribution, err error) {
 // A curve is the distribution of one run.
 type curve struct {
 	page.Distribution
-	rtt  bool
+	way  way
 	size int64
 }
 
@@ -76,7 +77,7 @@ func curves(recs []*Rec) (all []curve, problems []page.Block) {
 				continue
 			}
 			d.Name = prefix(recs, r) + d.Name
-			all = append(all, curve{d, l.RTT, r.Runs[i].Size})
+			all = append(all, curve{d, r.way(i), r.Runs[i].Size})
 		}
 	}
 	return all, problems
@@ -87,16 +88,13 @@ func curves(recs []*Rec) (all []curve, problems []page.Block) {
 func CDF(recs []*Rec) []page.Block {
 	recs = slices.DeleteFunc(slices.Clone(recs), func(r *Rec) bool { return !r.hasLatency() })
 	all, problems := curves(recs)
-	// One-way times and round trips get separate figures.
+	// What is measured in different ways gets separate figures.
 	var out []page.Block
-	for _, way := range []struct {
-		rtt   bool
-		label string
-	}{{false, "latency, one way (half a round trip)"}, {true, "latency of round trips"}} {
-		some := slices.DeleteFunc(slices.Clone(all), func(c curve) bool { return c.rtt != way.rtt })
+	for _, w := range ways {
+		some := slices.DeleteFunc(slices.Clone(all), func(c curve) bool { return c.way != w })
 		title := "Distribution of latency"
 		if len(recs) == 1 || len(some) <= 12 {
-			out = append(out, drawCDF(title, way.label, len(recs) == 1 && rises(recs[0]), some)...)
+			out = append(out, drawCDF(title, w.label(), len(recs) == 1 && rises(recs[0]), some)...)
 			continue
 		}
 		bySize := map[int64][]curve{}
@@ -104,7 +102,7 @@ func CDF(recs []*Rec) []page.Block {
 			bySize[c.size] = append(bySize[c.size], c)
 		}
 		for _, n := range slices.Sorted(maps.Keys(bySize)) {
-			out = append(out, drawCDF(fmt.Sprintf("%s, size %s", title, units.Size(n)), way.label, false, bySize[n])...)
+			out = append(out, drawCDF(fmt.Sprintf("%s, size %s", title, units.Size(n)), w.label(), false, bySize[n])...)
 		}
 	}
 	return append(out, problems...)
@@ -133,10 +131,11 @@ func drawCDF(title, label string, ordered bool, cs []curve) []page.Block {
 	return []page.Block{f}
 }
 
-// rises reports whether the runs of a record are a sweep over sizes.
+// rises reports whether the runs of a record are a sweep over sizes, which may be repeated.
 func rises(r *Rec) bool {
 	for i := 1; i < len(r.Runs); i++ {
-		if r.Runs[i].Size <= r.Runs[i-1].Size || r.Runs[i].Op != r.Runs[0].Op {
+		again := r.Config.Repeat > 1 && r.Runs[i].Size == r.Runs[0].Size
+		if r.Runs[i].Size <= r.Runs[i-1].Size && !again || r.Runs[i].Op != r.Runs[0].Op {
 			return false
 		}
 	}
@@ -151,19 +150,23 @@ func prefix(recs []*Rec, r *Rec) string {
 	return r.Name + ": "
 }
 
-// OverSize draws what records measured at several sizes.
+// OverSize draws what records measured at several sizes: of a repeated test the medians.
 func OverSize(recs []*Rec) []page.Block {
 	line := func(name string, r *Rec, metric string) page.Series {
 		s := page.Series{Name: name}
+		bySize := map[int64][]float64{}
 		for i := range r.Runs {
 			if v := r.value(i, metric); v != nil && r.hasRun(i, "size") {
-				s.X, s.Y = append(s.X, float64(r.Runs[i].Size)), append(s.Y, *v)
+				bySize[r.Runs[i].Size] = append(bySize[r.Runs[i].Size], *v)
 			}
+		}
+		for _, n := range slices.Sorted(maps.Keys(bySize)) {
+			s.X, s.Y = append(s.X, float64(n)), append(s.Y, assert.SpreadOf(bySize[n]).Median)
 		}
 		return s
 	}
 	recs = slices.DeleteFunc(slices.Clone(recs), func(r *Rec) bool { return len(r.Runs) < 2 || !rises(r) })
-	var lat, good, rate []page.Series
+	var lat, good, bus, rate []page.Series
 	for _, r := range recs {
 		p := prefix(recs, r)
 		lat = append(lat, line(p+"p50", r, "p50"), line(p+"p99", r, "p99"))
@@ -175,6 +178,7 @@ func OverSize(recs []*Rec) []page.Block {
 			name = r.Name
 		}
 		good, rate = append(good, line(name, r, "goodput")), append(rate, line(name, r, "rate"))
+		bus = append(bus, line(name, r, "busbw"))
 	}
 	var out []page.Block
 	draw := func(title, label string, u page.Unit, log bool, lines []page.Series) {
@@ -187,6 +191,7 @@ func OverSize(recs []*Rec) []page.Block {
 	}
 	draw("Latency over size", "latency", page.Time, true, lat)
 	draw("Goodput over size", "goodput", page.Bits, false, good)
+	draw("Bus bandwidth over size", "bus bandwidth", page.Bits, false, bus)
 	draw("Message rate over size", "messages per second", page.Count, true, rate)
 	return out
 }

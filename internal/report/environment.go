@@ -10,6 +10,9 @@ import (
 	"github.com/uetkit/uetkit/internal/units"
 )
 
+// maxHosts bounds the hosts of a world that are named.
+const maxHosts = 32
+
 // Environment describes where and how the record was made.
 func (r *Rec) Environment() page.Facts {
 	var out page.Facts
@@ -32,11 +35,30 @@ func (r *Rec) Environment() page.Facts {
 		}
 		add(name, r.has(key), "%s", join(", ", h.Name, h.OS, h.Kernel, cpus))
 	}
-	host("client", &r.Host, "host")
-	host("server", r.Peer, "peer")
+	if w := r.World; w != nil {
+		host("host of rank 0", &r.Host, "host")
+		var on []string
+		for _, h := range w.Hosts[:min(len(w.Hosts), maxHosts)] {
+			on = append(on, fmt.Sprintf("%s: %d", h.Name, h.Ranks))
+		}
+		if n := len(w.Hosts) - len(on); n > 0 {
+			on = append(on, fmt.Sprintf("%d more hosts", n))
+		}
+		add("ranks", r.has("world", "ranks"), "%s", join(", ", fmt.Sprint(w.Ranks), strings.Join(on, ", ")))
+		add("started by", w.Launcher != "", "%s", w.Launcher)
+	} else {
+		host("client", &r.Host, "host")
+		host("server", r.Peer, "peer")
+	}
 	c := &r.Config
-	kind := join("/", strings.ToUpper(c.EP), strings.ToUpper(c.Mode))
+	kind := r.mode()
 	add("endpoints", kind != "", "%s", kind)
+	if c.Type != "" || c.Reduction != "" {
+		add("elements", true, "%s", join(", ", c.Type, c.Reduction))
+	}
+	if c.Root != nil {
+		add("root", true, "rank %d", *c.Root)
+	}
 	add("completion", c.Complete != "", "%s", c.Complete)
 	add("congestion control", c.CC != "", "%s", c.CC)
 	sec := c.Sec
@@ -56,7 +78,7 @@ func (r *Rec) Environment() page.Facts {
 	if c.Window > 0 {
 		add("window", true, "%s under way, per stream", units.Plural(c.Window, "message"))
 	}
-	if c.Parallel > 0 {
+	if c.Parallel > 0 && r.World == nil {
 		add("streams", true, "%s", join(", ", fmt.Sprint(c.Parallel), map[string]string{"forward": "client to server", "reverse": "server to client", "both": "both ways"}[c.Direction]))
 	}
 	if c.Rate > 0 {
@@ -70,6 +92,9 @@ func (r *Rec) Environment() page.Facts {
 		add("impaired by", true, "%s", c.Impair)
 	}
 	p := r.Path
+	if p == nil && r.World != nil {
+		return out
+	}
 	if p == nil {
 		add("path", false, "")
 		return out

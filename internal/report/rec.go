@@ -7,7 +7,9 @@ package report
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
+	"fmt"
 
 	"github.com/uetkit/uetkit/cmd/uetperf/record"
 	"github.com/uetkit/uetkit/internal/assert"
@@ -116,7 +118,59 @@ func (r *Rec) RunName(i int) string {
 	if s == "" {
 		return "run " + page.Int(i+1)
 	}
+	if n := r.Config.Repeat; n > 1 {
+		s += fmt.Sprintf(", %d of %d", r.turn(i)+1, n)
+	}
 	return s
+}
+
+// turn is how many runs before run i are of the same kind: those of a repeated test.
+func (r *Rec) turn(i int) (n int) {
+	for k := range i {
+		if x, y := &r.Runs[k], &r.Runs[i]; x.Name == y.Name && x.Op == y.Op && x.Size == y.Size {
+			n++
+		}
+	}
+	return n
+}
+
+// A way is how the times of a run were measured.
+type way int
+
+const (
+	oneWay way = iota
+	roundTrips
+	accesses
+	calls
+)
+
+var ways = []way{oneWay, roundTrips, accesses, calls}
+
+// label names the times for the axis of a figure.
+func (w way) label() string {
+	return [...]string{"latency, one way (half a round trip)", "latency of round trips", "latency, from the call to the completion", "time of a call at a rank"}[w]
+}
+
+// note says it in a sentence.
+func (w way) note() string {
+	return [...]string{
+		"Latency is one way, half of a round trip.", "Latency is that of round trips.",
+		"Latency of operations on memory is from the call to the completion, the whole way there and back.", "Latency is that of each call at each rank.",
+	}[w]
+}
+
+// way is how the times of run i were measured.
+func (r *Rec) way(i int) way {
+	x := &r.Runs[i]
+	switch {
+	case x.Coll != nil:
+		return calls
+	case x.Latency == nil || !x.Latency.RTT:
+		return oneWay
+	case record.OneSided(cmp.Or(x.Op, r.Config.Op)):
+		return accesses
+	}
+	return roundTrips
 }
 
 // Badge returns the verdict on the record.

@@ -171,6 +171,95 @@ func TestLongSeriesKeepTheirSums(t *testing.T) {
 	}
 }
 
+// A collective has the table of nccl-tests, and says what its times are.
+func TestCollective(t *testing.T) {
+	r := parse(t, `{"schema":"uetperf/1","command":["uetperf","coll","allreduce"],"host":{"name":"a"},"world":{"ranks":4,"launcher":"PMI-1","hosts":[{"name":"a","ranks":3},{"name":"b","ranks":1}],"sealed":true},
+		"config":{"test":"coll","op":"allreduce","ranks":4,"type":"float32","reduction":"sum"},"runs":[{"size":4096,"msgs":100,"goodput_bps":8e9,"latency_ns":{"p50":4000,"rtt":true},"transport":{"rtx_rto":0},
+		"coll":{"count":1024,"time_ns":4096,"least_ns":4000,"mean_ns":4050,"bus_bps":12e9,"wrong":3,"algorithm":"ring"}},
+		{"size":0,"coll":{"time_ns":5}}]}`)
+	var tab page.Table
+	for _, b := range r.Special() {
+		tab = b.(page.Table)
+	}
+	got := cells(t, tab, 0)
+	for key, want := range map[string]string{
+		"count|": page.Int(1024), "time|µs": "4.10", "fastest|µs": "4.00", "mean|µs": "4.05", "algbw|GB/s": "1.000", "busbw|GB/s": "1.500", "wrong|": "3", "algorithm|": "ring",
+	} {
+		if c := got[key]; c.Text != want {
+			t.Errorf("%s is %+v, want %s", key, c, want)
+		}
+	}
+	if c := got["wrong|"]; c.Tone != page.Bad {
+		t.Errorf("wrong is %+v", c)
+	}
+	if c := cells(t, tab, 1)["busbw|GB/s"]; !c.Missing {
+		t.Errorf("a bandwidth that was not measured is %+v", c)
+	}
+	if n := r.Results("").Note; !strings.HasPrefix(n, "Latency is that of each call at each rank. ") {
+		t.Errorf("note %q", n)
+	}
+	if who := cells(t, r.Counters(""), 0)["end|"].Text; who != "all ranks" {
+		t.Errorf("counters of %q", who)
+	}
+	facts := map[string]string{}
+	for _, f := range r.Environment() {
+		facts[f.Name] = f.Value.Text
+	}
+	if facts["ranks"] != "4, a: 3, b: 1" || facts["started by"] != "PMI-1" || facts["elements"] != "float32, sum" || facts["server"] != "" {
+		t.Errorf("%v", facts)
+	}
+	if s := ends(r); s != "4 ranks on a, b" {
+		t.Errorf("ends %q", s)
+	}
+	if b := repeat(r); len(b) != 1 {
+		t.Errorf("a server is asked for: %v", b)
+	}
+}
+
+// Datagrams may be lost, which is no fault: of how many is said. Modes tell records apart.
+func TestLostDatagrams(t *testing.T) {
+	r := parse(t, `{"schema":"uetperf/1","config":{"test":"bw","op":"send","ep":"dgram","mode":"uud"},"runs":[{"size":8,"msgs_sent":1000,"msgs_lost":7,"transport":{}}]}`)
+	got := cells(t, r.Results(""), 0)
+	if c := got["lost|"]; c.Text != "7" || c.Tone == page.Bad {
+		t.Errorf("lost is %+v", c)
+	}
+	if c := got["sent|"]; c.Text != page.Int(1000) {
+		t.Errorf("sent is %+v", c)
+	}
+	if m := r.mode(); m != "DGRAM/UUD" {
+		t.Errorf("mode %q", m)
+	}
+	if m := parse(t, `{"schema":"uetperf/1","config":{"test":"soak","ep":"rdm","mode":"rud"}}`).mode(); m != "RDM" {
+		t.Errorf("mode of a soak %q, which draws it", m)
+	}
+	if c := cells(t, parse(t, `{"schema":"uetperf/1","config":{"test":"bw"},"runs":[{"msgs_lost":7,"transport":{}}]}`).Results(""), 0)["lost|"]; c.Tone != page.Bad {
+		t.Errorf("lost messages are %+v", c)
+	}
+}
+
+// Times of operations on memory are not those of round trips, and get a figure of their own.
+func TestOneSidedTimes(t *testing.T) {
+	r := parse(t, `{"schema":"uetperf/1","config":{"test":"lat","op":"send"},"runs":[{"size":8,"latency_ns":{"p50":1}},{"size":8,"op":"write","latency_ns":{"p50":1,"rtt":true}},{"size":8,"op":"send","latency_ns":{"p50":1,"rtt":true}}]}`)
+	for i, want := range []way{oneWay, accesses, roundTrips} {
+		if got := r.way(i); got != want {
+			t.Errorf("run %d is measured as %q", i, got.label())
+		}
+	}
+	if n := r.Results("").Note; !strings.HasPrefix(n, "Latency is one way, half of a round trip. Latency is that of round trips. Latency of operations on memory is from the call to the completion") {
+		t.Errorf("note %q", n)
+	}
+	for i := range r.Runs {
+		r.Runs[i].Latency.HDR = hdr(t, 3, 5000)
+	}
+	var titles []string
+	for _, b := range CDF([]*Rec{r}) {
+		titles = append(titles, fmt.Sprintf("%T", b))
+	}
+	if len(titles) != 3 {
+		t.Errorf("%d figures, want one for each way", len(titles))
+	}
+}
+
 // The page shows what the record tells of each test of a soak, failures first.
 func TestSoakRounds(t *testing.T) {
 	r := parse(t, `{"schema":"uetperf/1","config":{"test":"soak"},"runs":[{"transport":{},"soak":{"episodes":5,"failed":1,"kinds":{},"leaks":[],"leaking":0,"rounds":[
@@ -238,11 +327,13 @@ func rich(t testing.TB) []byte {
 	g := 1e9
 	one := int64(1)
 	rec := record.Record{
-		Schema: record.Schema, Config: record.Config{Test: "lat"}, Peer: &record.Host{}, Path: &record.Path{},
+		Schema: record.Schema, Config: record.Config{Test: "lat", Type: "int8", Root: new(int)}, Peer: &record.Host{}, Path: &record.Path{},
+		World: &record.World{Ranks: 2, Hosts: []record.RanksOn{{Name: "a", Ranks: 2}}},
 		Runs: []record.Run{{
 			Size: 8, GoodputBPS: &g, MsgsPerS: &g, Lost: &one, Latency: &record.Latency{P50: 5, HDR: hdr(t, 3, 5, 9)}, CPU: &record.CPU{}, DataCheck: &record.Check{},
 			Streams: []record.Stream{{}, {}}, Series: []record.Sample{{AtNS: 5, CwndBytes: 5}, {AtNS: 5}, {AtNS: -5}}, Load: &record.Load{}, Churn: &record.Churn{Open: &record.Latency{}},
 			Incast: &record.Incast{Jain: &g, ConvergenceNS: &one}, Soak: &record.Soak{Kinds: map[string]int64{"a": 1}, Leaks: []record.Leak{{}}, Rounds: []record.Round{{N: 1, AtNS: 1, DurationNS: 1, Command: "x", Error: "y"}, {}}}, Errors: &one,
+			Coll: &record.Coll{Count: 1, TimeNS: 5, BusBPS: &g, Algorithm: "ring"},
 		}, {Size: 1 << 62, Latency: &record.Latency{P50: -5}}},
 		Verdict: []record.Verdict{{Assert: "p99<1ms", Value: &g}, {Assert: "converged<1s"}},
 	}

@@ -59,7 +59,7 @@ func several(doc *page.Doc, recs []*Rec) {
 		doc.Title = "uetperf: " + units.Plural(len(recs), "record")
 	}
 	t := page.Table{Heads: []page.Head{
-		{Name: "verdict", Left: true}, {Name: "record", Left: true}, {Name: "test", Left: true}, {Name: "ends", Left: true}, {Name: "runs"},
+		{Name: "verdict", Left: true}, {Name: "record", Left: true}, {Name: "test", Left: true}, {Name: "mode", Left: true, Help: "type of the endpoints, and how packets are delivered"}, {Name: "ends", Left: true}, {Name: "runs"},
 		{Name: "p50", Unit: "µs", Help: "of the smallest size"}, {Name: "p99", Unit: "µs", Help: "of the smallest size"}, {Name: "goodput", Unit: "Gb/s", Help: "the highest"}, {Name: "rtx", Help: "packets sent again, both ends, all runs"},
 	}}
 	good := page.Mark("ok", page.Good)
@@ -69,7 +69,7 @@ func several(doc *page.Doc, recs []*Rec) {
 		}
 		h := r.Headline()
 		t.Rows = append(t.Rows, []page.Cell{
-			r.Badge(), page.T("%s", r.Name), page.T("%s", r.Test()), page.T("%s", ends(r)), page.T("%d", len(r.Runs)),
+			r.Badge(), page.T("%s", r.Name), page.T("%s", r.Test()), page.Maybe(r.mode()), page.T("%s", ends(r)), page.T("%d", len(r.Runs)),
 			page.Number(h.p50, 1e3, 2), page.Number(h.p99, 1e3, 2), page.Number(h.Goodput, 1e9, 3), h.Rtx,
 		})
 	}
@@ -109,7 +109,7 @@ func repeat(r *Rec) []page.Block {
 		return []page.Block{page.Text("The record does not have its command.")}
 	}
 	out := []page.Block{c}
-	if t := r.Config.Test; t != "" {
+	if t := r.Config.Test; t != "" && r.World == nil {
 		out = append(out, page.Text("On the other host: uetperf serve"))
 	}
 	return out
@@ -128,11 +128,30 @@ func raw(r *Rec) []page.Block {
 	return out
 }
 
+// mode is the type of the endpoints and how packets are delivered. A soak draws the mode.
+func (r *Rec) mode() string {
+	c := &r.Config
+	if c.Test == "soak" {
+		return strings.ToUpper(c.EP)
+	}
+	return join("/", strings.ToUpper(c.EP), strings.ToUpper(c.Mode))
+}
+
 // ends tells who measured with whom, and when.
 func ends(r *Rec) string {
 	s := r.Host.Name
 	if s == "" {
 		s = "a host without a name"
+	}
+	if w := r.World; w != nil && len(w.Hosts) > 0 {
+		var hosts []string
+		for _, h := range w.Hosts[:min(len(w.Hosts), 8)] {
+			hosts = append(hosts, h.Name)
+		}
+		if n := len(w.Hosts) - len(hosts); n > 0 {
+			hosts = append(hosts, fmt.Sprintf("%d more", n))
+		}
+		s = units.Plural(w.Ranks, "rank") + " on " + strings.Join(hosts, ", ")
 	}
 	if r.Peer != nil && r.Peer.Name != "" {
 		arrow := map[string]string{"forward": "→", "reverse": "←"}[r.Config.Direction]
@@ -160,6 +179,7 @@ type Headline struct {
 	goodputSize, rateSize int64
 	rtxNote               string
 	ok                    int64
+	missing               int64 // lost, of those that must not be
 }
 
 // Headline computes the headline of the record.
@@ -186,6 +206,9 @@ func (r *Rec) Headline() Headline {
 		}
 		if run.Lost != nil {
 			h.Lost = plus(h.Lost, *run.Lost)
+			if run.Sent == nil { // only datagrams may be lost
+				h.missing += *run.Lost
+			}
 		}
 		if d := run.DataCheck; d != nil {
 			h.ok, h.Wrong = h.ok+d.OK, plus(h.Wrong, d.Wrong)
@@ -236,7 +259,7 @@ func tiles(r *Rec) page.Tiles {
 	}
 	t = append(t, page.Tile{Name: "sent again", Value: h.Rtx.Text, Note: h.rtxNote})
 	if h.Lost != nil {
-		t = append(t, page.Tile{Name: "messages lost", Value: page.Int(*h.Lost), Tone: page.BadIf(*h.Lost > 0, "").Tone})
+		t = append(t, page.Tile{Name: "messages lost", Value: page.Int(*h.Lost), Tone: page.BadIf(h.missing > 0, "").Tone})
 	}
 	data := page.Tile{Name: "data", Value: "not verified", Note: "run with -c"}
 	if h.Wrong != nil {

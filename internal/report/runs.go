@@ -123,14 +123,19 @@ func (r *Rec) Results(caption string) page.Table {
 		metric("goodput", "Gb/s", "", "goodput", 1e9, 3),
 		metric("", "MB/s", "", "goodput", 8e6, 1),
 		metric("rate", "msg/s", "", "rate", 1, 0),
-		{head: page.Head{Name: "lost", Help: "messages sent and not received"}, cell: func(i int) page.Cell {
-			return opt(run(i).Lost != nil, func() page.Cell { return page.BadIf(*run(i).Lost > 0, page.Int(*run(i).Lost)) })
+		{head: page.Head{Name: "sent", Help: "datagrams, or round trips with them that began, warm-up included"}, cell: func(i int) page.Cell {
+			return opt(run(i).Sent != nil, func() page.Cell { return page.T("%s", page.Int(*run(i).Sent)) })
 		}},
+		{head: page.Head{Name: "lost", Help: "messages sent and not received"}, cell: func(i int) page.Cell {
+			return opt(run(i).Lost != nil, func() page.Cell { return page.BadIf(*run(i).Lost > 0 && run(i).Sent == nil, page.Int(*run(i).Lost)) })
+		}},
+		metric("bus", "Gb/s", "of a collective: what the busiest link carried", "busbw", 1e9, 3),
 		count("rtx", "packets sent again"),
+		count("spurious", "of them, those that the other end had already"),
 		count("ooo", "packets that came out of order"),
 		count("trim", "packets that came trimmed"),
 		count("ecn", "packets marked: congestion experienced"),
-		cpu("cpu", "processor time of the client", "cpu"),
+		cpu("cpu", "processor time of "+map[bool]string{false: "the client", true: "all ranks"}[r.World != nil], "cpu"),
 		cpu("cpu peer", "processor time of the server", "cpu-peer"),
 		{head: page.Head{Name: "data", Help: "messages whose bytes were verified", Left: true}, cell: func(i int) page.Cell {
 			d := run(i).DataCheck
@@ -145,12 +150,10 @@ func (r *Rec) Results(caption string) page.Table {
 	}...)
 	t := tableOf(caption, len(r.Runs), cols)
 	var notes []string
-	if r.hasLatency() {
-		way := "Latency is one way, half of a round trip."
-		if r.roundTrips() {
-			way = "Latency is that of round trips."
+	for _, w := range ways {
+		if slices.ContainsFunc(r.timed(), func(i int) bool { return r.way(i) == w }) {
+			notes = append(notes, w.note())
 		}
-		notes = append(notes, way)
 	}
 	if missing(t) {
 		notes = append(notes, "– was not measured.")
@@ -197,6 +200,9 @@ func (r *Rec) Counters(caption string) page.Table {
 	cols := []column{
 		{head: page.Head{Name: "run", Left: true}, cell: func(i int) page.Cell { return page.T("%s", r.RunName(ends[i].run)) }},
 		{head: page.Head{Name: "end", Left: true}, cell: func(i int) page.Cell {
+			if r.World != nil {
+				return page.T("all ranks")
+			}
 			return page.T("%s", map[string]string{"transport": "client", "peer_transport": "server"}[ends[i].key])
 		}},
 		c("tx", "packets sent", "tx_pkts", func(c *record.Counters) uint64 { return c.TxPkts }),
@@ -246,8 +252,14 @@ func (r *Rec) hasLatency() bool {
 	return slices.ContainsFunc(r.Runs, func(x record.Run) bool { return x.Latency != nil })
 }
 
-func (r *Rec) roundTrips() bool {
-	return slices.ContainsFunc(r.Runs, func(x record.Run) bool { return x.Latency != nil && x.Latency.RTT })
+// timed lists the runs that have latencies.
+func (r *Rec) timed() (all []int) {
+	for i := range r.Runs {
+		if r.Runs[i].Latency != nil {
+			all = append(all, i)
+		}
+	}
+	return all
 }
 
 // Verdicts makes the table of assertions, if there were any.

@@ -12,7 +12,7 @@ import (
 )
 
 // Special makes the tables of measurements that only some tests have: open loop, opening
-// and closing, incast, soak.
+// and closing, incast, collectives, soak.
 func (r *Rec) Special() []page.Block {
 	var out []page.Block
 	table := func(caption string, has func(i int) bool, cols []column) {
@@ -90,6 +90,17 @@ func (r *Rec) Special() []page.Block {
 		{head: page.Head{Name: "the last one", Left: true}, cell: func(i int) page.Cell {
 			return page.Maybe(r.Runs[i].LastError)
 		}},
+	})
+	µs := func(v float64) page.Cell { return num(v/1e3, 2) }
+	table("Collectives, as nccl-tests show them", func(i int) bool { return r.Runs[i].Coll != nil }, []column{
+		col("count", "", "elements of a block", at("coll", "count"), func(x *record.Run) page.Cell { return page.T("%s", page.Int(x.Coll.Count)) }),
+		col("time", "µs", "of an operation, at the slowest rank", at("coll", "time_ns"), func(x *record.Run) page.Cell { return µs(x.Coll.TimeNS) }),
+		col("fastest", "µs", "at the fastest rank", at("coll", "least_ns"), func(x *record.Run) page.Cell { return µs(x.Coll.LeastNS) }),
+		col("mean", "µs", "of all ranks", at("coll", "mean_ns"), func(x *record.Run) page.Cell { return µs(x.Coll.MeanNS) }),
+		col("algbw", "GB/s", "size over time", at("goodput_bps"), func(x *record.Run) page.Cell { return num(*x.GoodputBPS/8e9, 3) }),
+		col("busbw", "GB/s", "what the busiest link carried", at("coll", "bus_bps"), func(x *record.Run) page.Cell { return num(*x.Coll.BusBPS/8e9, 3) }),
+		col("wrong", "", "elements of those that were verified", at("coll", "wrong"), func(x *record.Run) page.Cell { return page.BadIf(x.Coll.Wrong > 0, page.Int(x.Coll.Wrong)) }),
+		{head: page.Head{Name: "algorithm", Left: true}, cell: func(i int) page.Cell { return page.Maybe(r.Runs[i].Coll.Algorithm) }},
 	})
 	for i := range r.Runs {
 		if s := r.Runs[i].Soak; s != nil {

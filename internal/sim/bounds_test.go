@@ -427,7 +427,7 @@ func TestF13RenumberingsAreBounded(t *testing.T) {
 	a := w.Hosts[0]
 	lives := map[uint16]bool{}
 	w.Net.Tap(func(_ time.Duration, what sim.What, _ sim.Why, k *sim.Packet) {
-		if h, _, err := wire.ParseReq(k.Data); what == sim.Sent && k.From == a.Node && err == nil && h.Flags&wire.FlagSYN != 0 && !lives[h.SPDCID] {
+		if h, _, err := wire.ParseReq(k.Data); what == sim.Sent && k.From == a.Node && err == nil && h.Flags&wire.FlagSYN != 0 {
 			lives[h.SPDCID] = true
 			n := wire.Nack{Type: wire.TypeNack, Code: wire.NackInvalidSyn, PSN: h.PSN, DPDCID: h.SPDCID}
 			w.Net.After(us, func() { forge(w, n.Append(nil)) })

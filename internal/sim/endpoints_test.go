@@ -180,6 +180,9 @@ func TestEndpointOfTheInitiatorCloses(t *testing.T) {
 // sends short ones to the same peer, 0.8 of half the line. (Of long messages, too, they have no
 // shares: docs/faults.md.)
 func TestT38GreedyEndpoint(t *testing.T) {
+	if raceEnabled {
+		t.Skip("it has one goroutine, and takes half a minute under the race detector")
+	}
 	w := pair(t, 720, sim.Faults{Delay: 50 * us, Rate: 125_000_000, Queue: 1 << 20, InOrder: true}, second(another))
 	a, b := w.Hosts[0], w.Hosts[1]
 	var bytes [2]int

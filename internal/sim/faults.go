@@ -23,10 +23,12 @@ type Faults struct {
 
 	// Rate is in bytes per second, IP and UDP headers included; 0 means no limit. Queue is how
 	// many bytes may wait for the rate; more are dropped; 0 means no limit. An ECT datagram
-	// that finds more than Mark bytes waiting leaves with CE; 0 means never.
-	Rate  int64
-	Queue int
-	Mark  int
+	// that finds more than Mark bytes waiting leaves with CE; 0 means never. If MarkAll is more
+	// than Mark, the share that is marked grows evenly from 0 at Mark to 1 at MarkAll.
+	Rate    int64
+	Queue   int
+	Mark    int
+	MarkAll int
 	// CE marks ECT datagrams at random.
 	CE float64
 	// MTU is the largest IP packet in bytes; larger ones vanish without an error (a black
@@ -146,5 +148,5 @@ func (f *Faults) check() badnet.Faults {
 // rate, queue, MTU and the trimming of what waits stay.
 func (f Faults) Healed() Faults {
 	f.Trim.Share, f.Trim.ShareRTX = 0, 0
-	return Faults{Delay: f.Delay, Jitter: f.Jitter, InOrder: true, Rate: f.Rate, Queue: f.Queue, Mark: f.Mark, MTU: f.MTU, Trim: f.Trim}
+	return Faults{Delay: f.Delay, Jitter: f.Jitter, InOrder: true, Rate: f.Rate, Queue: f.Queue, Mark: f.Mark, MarkAll: f.MarkAll, MTU: f.MTU, Trim: f.Trim}
 }

@@ -30,6 +30,9 @@ func TestF1Loss(t *testing.T) {
 				lossy := lan
 				lossy.Loss = p
 				mean, n := 0.0, max(*seeds, 4)
+				if raceEnabled {
+					n = 1 // it has one goroutine
+				}
 				for seed := range n {
 					w := pair(t, 1+uint64(seed), lossy)
 					took := stream(w, s, count, window)

@@ -81,6 +81,9 @@ func TestT15HeldReceives(t *testing.T) {
 		{"a member, too long to keep", transport.SecureZeroRTT, 1, 1 << 30, false, false},
 		{"a member, ordered", transport.SecureZeroRTT, 1, 3000, false, true},
 	} {
+		if raceEnabled && (at.sources != 64 || at.length != 3000 || at.proven || at.ordered) {
+			continue // it has one goroutine, and they take minutes
+		}
 		t.Run(at.name, func(t *testing.T) {
 			w := pair(t, 107, lan, forged, secure(at.how), func(s *simtest.Spec) { s.Long, s.Light = true, true })
 			s := tsend(1, 3000)
@@ -193,6 +196,9 @@ func TestT15SlowPeerIsNotStarved(t *testing.T) {
 		ordered bool
 		kept    int64
 	}{{"kept", false, 0}, {"without room", false, 64 << 10}, {"ordered", true, 0}, {"ordered without room", true, 64 << 10}} {
+		if raceEnabled && c.ordered == (c.kept == 0) {
+			continue // it has one goroutine, and they take minutes
+		}
 		t.Run(c.name, func(t *testing.T) {
 			spec := simtest.Spec{Seed: 108, Line: lan, Hosts: make([]simtest.HostSpec, 3), Long: true, MaxPackets: 500_000}
 			for i := range spec.Hosts {

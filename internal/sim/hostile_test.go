@@ -265,6 +265,67 @@ func TestT27Reflection(t *testing.T) {
 	settle(w)
 }
 
+// T27: reads and fetching operations from a forged source, of a few bytes up to all of a region, in one packet
+// and in several, draw no byte of it, at most 3 × their bytes, answers and six questions, and end by themselves.
+func TestT27ReadReflection(t *testing.T) {
+	const size = 1 << 20
+	for _, c := range []struct {
+		name    string
+		op      wire.Opcode
+		n       uint32
+		packets int
+	}{{"inline", wire.OpRead, 8, 1}, {"a packet", wire.OpRead, 1024, 1}, {"all", wire.OpRead, size, 1}, {"all, in parts", wire.OpRead, size, 64}, {"an old value", wire.OpFetchAtomic, 8, 1}} {
+		t.Run(c.name, func(t *testing.T) {
+			w := pair(t, 106, lan, forged, memory(size), func(s *simtest.Spec) { s.Hosts[0].Counters = true })
+			victim := netip.MustParseAddrPort("10.9.9.9:4793")
+			out, packets, in := 0, 0, 0
+			w.Net.Tap(func(_ time.Duration, what sim.What, _ sim.Why, p *sim.Packet) {
+				if what == sim.Sent && p.Dst == victim {
+					out += len(p.Data)
+					packets++
+					if pro, err := wire.ParsePrologue(p.Data); err != nil || pro.Type == wire.TypeRUDReq || pro.Type != wire.TypeCP && pro.Next == wire.NextRspData {
+						t.Errorf("read data goes to the victim: %s", wire.Dump(p.Data))
+					}
+				}
+			})
+			for i := range c.packets {
+				h := wire.Req{Type: wire.TypeRUDReq, Next: wire.NextReqStd, Flags: wire.FlagSYN | wire.FlagAR, PSN: wire.PSN(1000 + i), PSNOffset: uint16(i), SPDCID: 9, ClearOff: -1}
+				q := wire.ReqStd{Opcode: c.op, Flags: wire.SESREL, MsgID: 1, JobID: 1, RI: 15, Initiator: 16, Match: simtest.MemoryKey, ReqLen: c.n}
+				part := c.n / uint32(c.packets)
+				if i == 0 {
+					q.Flags |= wire.SESSOM
+					if c.packets > 1 {
+						q.HeaderData = uint64(part) << 32
+					}
+				} else {
+					q.MsgOff, q.PayloadLen = uint32(i)*part, uint16(min(part, 8192))
+				}
+				if i == c.packets-1 {
+					q.Flags |= wire.SESEOM
+				}
+				if c.op == wire.OpFetchAtomic {
+					q.Match = simtest.CountersKey
+				}
+				b := q.Append(h.Append(nil))
+				if c.op == wire.OpFetchAtomic {
+					b = append(wire.Atomic{Op: wire.AtomicSum, Type: wire.Uint64}.Append(b), 0, 0, 0, 0, 0, 0, 0, 1)
+				}
+				in += len(b) + wire.CRCLen
+				w.Forge(0, victim, b, true)
+			}
+			w.Run(2 * time.Minute)
+			t.Logf("%d bytes in, %d bytes in %d datagrams out", in, out, packets)
+			if out > 3*in || packets > 8*c.packets { // S-CLR-08: six questions, and an answer to each request
+				t.Errorf("%d bytes drew %d bytes in %d datagrams", in, out, packets)
+			}
+			if n := w.Hosts[0].FEP.PDCs(); n != 0 {
+				t.Errorf("%d PDCs are left", n)
+			}
+			settle(w)
+		})
+	}
+}
+
 // T1: a flood of SYNs from forged sources, 10,000/s for a minute, costs at most 32 MiB of
 // memory and leaves 99.9 % of the honest opens and 80 % of the goodput. A, the target, has
 // named B, which opens a PDC for each message. C, which A has not named, has a PDC from before

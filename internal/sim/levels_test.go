@@ -309,3 +309,67 @@ func TestLevelDC(t *testing.T) {
 		settle(w)
 	})
 }
+
+// R-CMPL-12: a send of LevelMatch waits for a receive, however long, and whatever becomes of the
+// PDC by which its target has deferred it; and it ends when its target, or the endpoint there, is gone.
+func TestLevelMatch(t *testing.T) {
+	for _, mode := range []string{"RUD", "ROD"} {
+		for _, n := range []int{0, 100, 60_000} {
+			for name, play := range map[string]func(w *simtest.World, o *simtest.Op){
+				"taken": func(w *simtest.World, o *simtest.Op) {
+					r := w.Hosts[1].Post(trecv(n))
+					w.RunOps(time.Second, o, r)
+					w.Want("ok", o, r)
+				},
+				"taken after the PDC was closed": func(w *simtest.World, o *simtest.Op) {
+					w.Hosts[0].Quiesce()
+					w.Run(time.Second)
+					if o.Ended {
+						t.Errorf("%v ended %v with its PDC", o, o.Cause())
+					}
+					r := w.Hosts[1].Post(trecv(n))
+					w.RunOps(time.Second, o, r)
+					w.Want("ok", o, r)
+				},
+				"the endpoint is closed": func(w *simtest.World, o *simtest.Op) {
+					w.Hosts[1].CloseEndpoint(1)
+					w.RunOps(time.Second, o)
+					w.Want("refused", o)
+				},
+				"the PDC is closed and the target dies": func(w *simtest.World, o *simtest.Op) {
+					w.Hosts[0].Quiesce()
+					w.Run(time.Second)
+					w.Hosts[1].Crash(false)
+					w.RunOps(80*time.Second, o)
+					if o.OK() || o.Event.Unknown {
+						t.Errorf("%v ended %v, unknown %v", o, o.Cause(), o.Event.Unknown)
+					}
+					w.Hosts[1].Restart()
+				},
+				"the target dies": func(w *simtest.World, o *simtest.Op) {
+					w.Hosts[1].Crash(false)
+					w.RunOps(80*time.Second, o)
+					if o.OK() || o.Event.Unknown {
+						t.Errorf("%v ended %v, unknown %v", o, o.Cause(), o.Event.Unknown)
+					}
+					w.Hosts[1].Restart()
+				},
+			} {
+				t.Run(fmt.Sprintf("%s %d %s", mode, n, name), func(t *testing.T) {
+					w := pair(t, 50, lan, mayFail, second(another))
+					s := ordered(tsend(1, n))
+					if s.Level, s.Ordered = transport.LevelMatch, mode == "ROD"; name == "the endpoint is closed" {
+						s.To = 1
+					}
+					o := w.Hosts[0].Post(s)
+					w.Run(5 * time.Second)
+					if o.Ended {
+						t.Fatalf("%v ended %v without a receive", o, o.Cause())
+					}
+					play(w, o)
+					settle(w)
+				})
+			}
+		}
+	}
+}

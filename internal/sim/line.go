@@ -26,6 +26,7 @@ type Line struct {
 	holds  uint32    // number of the Reverse in progress
 	Passed uint64    // number of datagrams that left, copies included
 	divert func(*Packet)
+	into   Switch // where it leads; nil means to the destination
 }
 
 // Each kind of fault draws from its own stream. So a run with one kind switched off is as
@@ -36,6 +37,7 @@ const (
 	drawTruncate
 	drawPad
 	drawPath
+	drawMark
 	numDraws
 )
 
@@ -43,7 +45,7 @@ const (
 // same seeds.
 var streams = [numDraws]uint64{
 	badnet.DrawJitter: 0, drawSpike: 1, badnet.DrawCE: 2, badnet.DrawLoss: 3, badnet.DrawBurst: 4, badnet.DrawReorder: 5, drawReverse: 6,
-	badnet.DrawDuplicate: 7, badnet.DrawCorrupt: 8, drawTruncate: 9, drawPad: 10, drawPath: 11, badnet.DrawTrim: 12,
+	badnet.DrawDuplicate: 7, badnet.DrawCorrupt: 8, drawTruncate: 9, drawPad: 10, drawPath: 11, badnet.DrawTrim: 12, drawMark: 13,
 }
 
 // NewLine makes a line that is on no route yet.
@@ -68,6 +70,18 @@ func (l *Line) SetFaults(f Faults) {
 
 func (l *Line) set(f Faults) {
 	l.f, l.bad = f, badnet.Line{Faults: f.check(), Rand: l.rng}
+}
+
+// Into makes the line lead into a switch. A line that never did leads to the node that has the
+// destination's address.
+func (l *Line) Into(s Switch) { l.into = s }
+
+// Leads returns the switch that the line leads into, nil if there is none.
+func (l *Line) Leads() Switch { return l.into }
+
+// Waiting is how many bytes wait for the rate now, those included of which a part has left.
+func (l *Line) Waiting() int {
+	return int(int64(max(l.busy-l.net.now, 0)) * l.f.Rate / int64(time.Second))
 }
 
 // Divert makes f get every datagram that enters the line, instead of the line: another model of
@@ -262,7 +276,7 @@ func (l *Line) queue(p *Packet, extra time.Duration) {
 			l.net.drop(p, WhyQueue)
 			return
 		}
-		if f.Mark > 0 && waiting > int64(f.Mark) && p.TOS&3 != 0 {
+		if f.Mark > 0 && waiting > int64(f.Mark) && p.TOS&3 != 0 && l.marks(waiting) {
 			p.TOS |= 3
 			p.Marks |= Congested
 		}
@@ -284,6 +298,12 @@ func (l *Line) queue(p *Packet, extra time.Duration) {
 	}
 	l.Passed++
 	l.net.queue.Push(at, event{kind: evHop, pkt: p})
+}
+
+// marks decides whether a datagram is marked that finds more than Faults.Mark bytes waiting.
+func (l *Line) marks(waiting int64) bool {
+	f := &l.f
+	return waiting >= int64(f.MarkAll) || l.bad.Hits(drawMark, float64(waiting-int64(f.Mark))/float64(f.MarkAll-f.Mark))
 }
 
 // trim decides whether a packet is cut, and cuts it. It reports whether it did.

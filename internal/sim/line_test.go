@@ -415,3 +415,28 @@ func TestLineDivert(t *testing.T) {
 		t.Error("a datagram to nobody is not counted")
 	}
 }
+
+// Between Mark and MarkAll the share of marked datagrams grows evenly.
+func TestLineMarksMoreAndMore(t *testing.T) {
+	// Datagrams come at twice the rate: each finds 64 bytes more, to 128,000 at the end.
+	p := newToyPair(3, Faults{Rate: 1_280_000, Mark: 32_000, MarkAll: 96_000}, Faults{})
+	for i := range 2000 {
+		p.At(Start+time.Duration(i)*50*time.Microsecond, func() {
+			b := binary.BigEndian.AppendUint32(make([]byte, 0, 100), uint32(i))
+			p.a.node.Send(&dgram.Datagram{Data: b[:100], Remote: p.b.node.Addr(), TOS: dgram.ECT0})
+		})
+	}
+	p.Run(p.Now() + time.Second)
+	var marked [8]int
+	for i, n := range p.b.numbers() {
+		if p.b.got[i].tos&3 == 3 {
+			marked[n/250]++
+		}
+	}
+	t.Log(marked)
+	for i, want := range [8]float64{0, 0, 31, 94, 156, 219, 250, 250} {
+		if math.Abs(float64(marked[i])-want) > 30 || i < 2 && marked[i] > 0 || i > 5 && marked[i] < 250 {
+			t.Errorf("of part %d %d are marked, want about %.0f", i, marked[i], want)
+		}
+	}
+}

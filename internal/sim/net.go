@@ -42,7 +42,8 @@ type Packet struct {
 
 	route []*Line
 	hop   int
-	path  int // index of the receiver's port
+	on    *Line // the line that carries it, of those that lead into switches
+	path  int   // index of the receiver's port
 	class int
 	free  bool
 }
@@ -247,6 +248,16 @@ func (n *Net) Route(a, b *Node, lines ...*Line) {
 	n.routes[[2]*Node{a, b}] = lines
 }
 
+// A Switch decides where datagrams go that come out of a line.
+type Switch interface {
+	// Forward returns the line by which a datagram goes on, nil if there is none. It borrows p.
+	Forward(p *Packet) *Line
+}
+
+// Uplink makes datagrams from a leave by l if no Route leads to their node: l leads into a switch,
+// and the switches decide hop by hop.
+func (n *Net) Uplink(a *Node, l *Line) { a.uplink = l }
+
 // Lines returns all lines, in the order they were made.
 func (n *Net) Lines() []*Line { return n.lines }
 
@@ -256,6 +267,14 @@ func (n *Net) hop(p *Packet) {
 		l := p.route[p.hop]
 		p.hop++
 		l.enter(p)
+		return
+	}
+	if p.on != nil && p.on.into != nil {
+		if p.on = p.on.into.Forward(p); p.on == nil {
+			n.drop(p, WhyNobody)
+			return
+		}
+		p.on.enter(p)
 		return
 	}
 	n.ports[p.Dst].node.arrive(p)
@@ -301,7 +320,7 @@ func (n *Net) tap(what What, why Why, p *Packet) {
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
 // bufClasses are the sizes of packet buffers.
-var bufClasses = [...]int{256, 2048, 10240, 1 << 16}
+var bufClasses = [...]int{256, 2048, 5120, 10240, 1 << 16}
 
 // get makes a packet with room for size bytes.
 func (n *Net) get(size int) *Packet {

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"net/netip"
+	"slices"
 	"time"
 
 	"github.com/uetkit/uetkit/internal/dgram"
@@ -33,6 +34,12 @@ type NodeConfig struct {
 	GRO float64
 }
 
+// Slices are how a busy host lets a process run: for a while, and then not for a while, each
+// drawn from its least to its most. The zero value lets it run always.
+type Slices struct {
+	Run, Away [2]time.Duration
+}
+
 // A Node is a host in the network: an address, a socket buffer, and a process that may pause,
 // crash and restart.
 type Node struct {
@@ -43,6 +50,7 @@ type Node struct {
 	Paused time.Duration
 
 	net    *Net
+	uplink *Line // see Net.Uplink
 	cfg    NodeConfig
 	rng    *rand.Rand
 	host   Host // nil if the node is down
@@ -50,8 +58,13 @@ type Node struct {
 	inbox  []*Packet
 	head   int
 	bytes  int
-	paused bool
+	paused bool // by Pause
+	away   bool // others have the processor
+	late   bool // it was away since its last turn
 	since  time.Duration
+	slices Slices
+	shares *rand.Rand // draws slices
+	share  uint32     // of the slices that are under way
 
 	timer  time.Duration // 0 means none
 	turnAt time.Duration // the scheduled turn, 0 means none
@@ -97,6 +110,7 @@ func (nd *Node) Attach(h Host) {
 		panic("sim: " + nd.Name + " is up")
 	}
 	nd.host = h
+	nd.late = false
 	nd.Life++
 	nd.gen++
 	nd.timer, nd.turnAt = 0, 0
@@ -122,25 +136,83 @@ func (nd *Node) Crash(icmp bool) {
 // the receive buffer and timers expire.
 func (nd *Node) Pause() {
 	if !nd.paused {
+		nd.stop()
 		nd.paused = true
-		nd.since = nd.net.now
 	}
 }
 
 // Resume ends Pause.
 func (nd *Node) Resume() {
-	if !nd.paused {
+	if nd.paused {
+		nd.paused = false
+		nd.goOn()
+	}
+}
+
+// stop begins a time without turns, if none is under way.
+func (nd *Node) stop() {
+	if !nd.IsPaused() {
+		nd.since = nd.net.now
+	}
+}
+
+// goOn ends a time without turns, if nothing else stops the node.
+func (nd *Node) goOn() {
+	if nd.IsPaused() {
 		return
 	}
-	nd.paused = false
 	nd.Paused += nd.net.now - nd.since
+	nd.late = true
 	nd.gen++
 	nd.turnAt = 0
 	nd.Kick(0)
 }
 
-// IsPaused reports whether the node is paused.
-func (nd *Node) IsPaused() bool { return nd.paused }
+// IsPaused reports whether the node takes no turns: after Pause, or because others have its
+// processor.
+func (nd *Node) IsPaused() bool { return nd.paused || nd.away }
+
+// Late reports, in a turn, whether the node took no turns for a while before it.
+func (nd *Node) Late() bool { return nd.late }
+
+// Share lets others use the node's processor, or no longer. What Pause does is apart from that.
+func (nd *Node) Share(s Slices) {
+	if nd.shares == nil {
+		nd.shares = rand.New(rand.NewPCG(nd.net.seed^0x73686172, uint64(slices.Index(nd.net.nodes, nd))))
+	}
+	nd.slices = s
+	nd.share++
+	if nd.away {
+		nd.away = false
+		nd.goOn()
+	}
+	if s != (Slices{}) {
+		nd.slice(nd.share)
+	}
+}
+
+// slice lets the process run, and then the others, and so on.
+func (nd *Node) slice(share uint32) {
+	nd.net.After(nd.between(nd.slices.Run), func() {
+		if share != nd.share {
+			return
+		}
+		nd.stop()
+		nd.away = true
+		nd.net.After(nd.between(nd.slices.Away), func() {
+			if share != nd.share {
+				return
+			}
+			nd.away = false
+			nd.goOn()
+			nd.slice(share)
+		})
+	})
+}
+
+func (nd *Node) between(d [2]time.Duration) time.Duration {
+	return d[0] + time.Duration(nd.shares.Int64N(int64(d[1]-d[0])+1))
+}
 
 // Send sends a train, which it borrows. Each of its datagrams takes its own way. It leaves from
 // the port of its path; by dgram.Echo from any port, also one that receives nothing.
@@ -185,11 +257,15 @@ func (n *Net) inject(from *Node, src netip.AddrPort, path int, dst netip.AddrPor
 	}
 	if to.node != from {
 		route, ok := n.routes[[2]*Node{from, to.node}]
-		if !ok {
+		if !ok && from.uplink == nil {
 			n.drop(p, WhyNobody)
 			return
 		}
-		p.route = route
+		if p.route = route; !ok {
+			p.path, p.on = to.path, from.uplink
+			p.on.enter(p)
+			return
+		}
 	}
 	p.path = to.path
 	if len(p.route) > 0 {
@@ -223,7 +299,7 @@ func (nd *Node) arrive(p *Packet) {
 func (nd *Node) icmp(life uint32, p *Packet) {
 	dst := p.Dst
 	nd.net.put(p)
-	if nd.host != nil && nd.Life == int(life) && !nd.paused {
+	if nd.host != nil && nd.Life == int(life) && !nd.IsPaused() {
 		nd.host.Unreachable(nd.net.now, dst)
 	}
 }
@@ -310,7 +386,7 @@ func (nd *Node) turn(gen uint32) {
 		return
 	}
 	nd.turnAt = 0
-	if nd.paused {
+	if nd.IsPaused() {
 		return
 	}
 	if nd.spinAt != nd.net.now {
@@ -325,7 +401,7 @@ func (nd *Node) turn(gen uint32) {
 	life := nd.Life
 	nd.inTurn = true
 	nd.host.Turn(nd.net.now)
-	nd.inTurn = false
+	nd.inTurn, nd.late = false, false
 	if nd.Life == life && nd.host != nil {
 		if nd.Waiting() > 0 {
 			nd.Kick(0)

@@ -9,6 +9,7 @@ import (
 	"github.com/uetkit/uetkit/internal/sim"
 	"github.com/uetkit/uetkit/internal/sim/simtest"
 	"github.com/uetkit/uetkit/transport"
+	"github.com/uetkit/uetkit/transport/wire"
 )
 
 // F7: paths that lose packets above a size without a word. The payload of a packet is 8192 bytes
@@ -355,5 +356,116 @@ func TestF7OrderedMessageThatNeedsTheRoomOfTheOneBefore(t *testing.T) {
 	w.Want("ok", ops[0])
 	w.RunOps(time.Second, append(ops, post(w.Hosts[1], trecv(8192+900), 3)...)...)
 	w.Want("ok", ops...)
+	settle(w)
+}
+
+// F7 of the way of read data: its target sends less in a packet from then on, each byte comes once, and the
+// search finds what the path carries when it carries it again.
+func TestF7HoleOfReadData(t *testing.T) {
+	for _, mode := range []string{"RUD", "ROD"} {
+		for _, n := range []int{1024, 1025, 8192, 8193, 20_000, 1 << 20} {
+			for _, mid := range []bool{false, true} {
+				t.Run(fmt.Sprintf("%s %d bytes mid=%v", mode, n, mid), func(t *testing.T) {
+					w := pair(t, 730, lan, full, memory(2<<20), smallWindow)
+					s := read(1, 0, n)
+					s.Ordered = mode == "ROD"
+					if mid {
+						first := w.Hosts[0].Post(read(1, 0, 64<<10))
+						w.RunOps(time.Second, first)
+						w.Want("ok", first)
+					} else {
+						w.Line(1, 0).SetFaults(holed(1500))
+					}
+					ops := post(w.Hosts[0], s, 4)
+					if mid {
+						w.Run(120 * us)
+						w.Line(1, 0).SetFaults(holed(1500))
+					}
+					start := w.Now()
+					w.RunOps(10*time.Second, ops...)
+					w.Want("ok", ops...)
+					t.Logf("took %v", w.Now()-start)
+					if took := w.Now() - start; took > 500*ms {
+						t.Errorf("the reads took %v, want at most 500 ms", took)
+					}
+					again := w.Hosts[0].Post(s)
+					w.RunOps(50*ms, again)
+					w.Want("ok", again)
+					wantMTU(t, w, 0, 1, 8192)
+					if n >= 8192 {
+						wantMTU(t, w, 1, 0, 1024)
+					}
+					settle(w)
+				})
+			}
+		}
+	}
+}
+
+// F7 of the way of read data: packets are full again within 60 s of the hole's end, though the target has
+// opened no PDC of its own. Secured ends do the same.
+func TestF7HoleOfReadDataHeals(t *testing.T) {
+	for _, how := range []transport.Secure{transport.SecureNone, transport.SecureOneRTT} {
+		w := pair(t, 731, lan, full, memory(2<<20), secure(how))
+		w.Line(1, 0).SetFaults(holed(1500))
+		reads := func() {
+			op := w.Hosts[0].Post(read(1, 0, 64<<10))
+			w.RunOps(time.Second, op)
+			w.Want("ok", op)
+		}
+		reads()
+		wantMTU(t, w, 1, 0, 1024)
+		w.SetFaults(lan)
+		for range 12 {
+			reads()
+			w.Run(5 * time.Second)
+		}
+		wantMTU(t, w, 1, 0, 8192)
+		settle(w)
+	}
+}
+
+// F7 of read data that is only late: long packets come after the void ones in their place, or before
+// these, or not at all. Each byte comes once.
+func TestF7ReadDataThatIsLate(t *testing.T) {
+	for seed := range uint64(20) {
+		rng := rand.New(rand.NewPCG(seed, 732))
+		w := pair(t, seed, lan, full, memory(2<<20))
+		late := lan
+		late.InOrder, late.Delay = false, 5*ms
+		late.Filter = func(_ time.Duration, p *sim.Packet) sim.Verdict {
+			if len(p.Data) < 1500 {
+				return sim.Verdict{}
+			}
+			return sim.Verdict{Drop: rng.IntN(3) == 0, Delay: time.Duration(rng.Int64N(int64(400 * ms)))}
+		}
+		back := lan
+		back.Loss, back.Delay = 0.2, 5*ms
+		w.Line(1, 0).SetFaults(late)
+		w.Line(0, 1).SetFaults(back)
+		s := read(1, 8, 60_000)
+		s.Ordered = seed%2 == 0
+		ops := post(w.Hosts[0], s, 6)
+		w.RunOps(10*time.Second, ops...)
+		w.Want("ok", ops...)
+		w.SetFaults(lan)
+		settle(w)
+	}
+}
+
+// F7 of a way that loses long read data, and carries PROBEs that are as long: what it lost goes again in parts
+// that every path carries, whatever the search says.
+func TestF7HoleOfReadDataAlone(t *testing.T) {
+	w := pair(t, 733, lan, full, memory(2<<20))
+	hole := lan
+	hole.Filter = func(_ time.Duration, p *sim.Packet) sim.Verdict {
+		typ := wire.Type(p.Data[0] >> 3)
+		return sim.Verdict{Drop: len(p.Data) > 1500 && (typ == wire.TypeRUDReq || typ == wire.TypeRODReq)}
+	}
+	w.Line(1, 0).SetFaults(hole)
+	op := w.Hosts[0].Post(read(1, 0, 60_000))
+	w.RunOps(2*time.Second, op)
+	w.Want("ok", op)
+	wantMTU(t, w, 1, 0, 8192)
 	settle(w)
 }

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"net/netip"
 	"time"
+
+	"github.com/uetkit/uetkit/internal/portrange"
 )
 
 // MaxPaths is the most local ports of one Conn. Arbitrary, but not more than the 64 bits of the
@@ -46,6 +48,9 @@ type Config struct {
 	// Paths is the number K of local ports, 1 to MaxPaths; 0 is 1. Path 0 has
 	// the port of Addr, the others have ephemeral ports.
 	Paths int
+	// Ports are the ports to take where an ephemeral one is asked for. The zero Range is those
+	// of the system.
+	Ports portrange.Range
 	// Consecutive gives path i the port of path 0 plus i. With port 0, Open searches for a free
 	// range.
 	Consecutive bool
@@ -97,6 +102,8 @@ func (c *Config) check() error {
 		return fmt.Errorf("udp: Config.Addr %v is a group", c.Addr)
 	case a.Is6() && a.IsLinkLocalUnicast() && a.Zone() == "":
 		return fmt.Errorf("udp: Config.Addr %v is link-local and needs a zone", c.Addr)
+	case c.Ports.Check() != nil:
+		return fmt.Errorf("udp: Config.Ports: %w", c.Ports.Check())
 	case c.GSO > Off || c.GRO > Off:
 		return fmt.Errorf("udp: Config.GSO %v or GRO %v is unknown", c.GSO, c.GRO)
 	case c.Portable && (c.GSO == On || c.GRO == On):

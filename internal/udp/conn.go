@@ -6,11 +6,13 @@ import (
 	"net"
 	"net/netip"
 	"slices"
+	"sync"
 	"sync/atomic"
 	"syscall"
 	"time"
 
 	"github.com/uetkit/uetkit/internal/dgram"
+	"github.com/uetkit/uetkit/internal/portrange"
 )
 
 // A Conn is a set of UDP sockets on one local address. The package comment says which method
@@ -22,6 +24,8 @@ type Conn struct {
 	gate  gate
 	// sendOnly is Config.SendOnly: there may be paths of Echo.
 	sendOnly bool
+	// sleeping is held by the goroutine that is in Wait or Nap.
+	sleeping sync.Mutex
 }
 
 // A Mover is the methods of a Conn that every packet uses.
@@ -39,6 +43,10 @@ type backend interface {
 	evident() bool
 	nextError(e *Evidence) bool
 	wait(deadline time.Time) error
+	// naps reports whether nap works; nap is wait on the caller's thread, and rouse ends it.
+	naps() bool
+	nap(timeout time.Duration) error
+	rouse()
 	waitWritable(path int, deadline time.Time) error
 	wake()
 	echo(ev uint16) bool
@@ -48,7 +56,7 @@ type backend interface {
 	// be called outside the gate.
 	count()
 	stats() Stats
-	// stop makes wait and waitWritable return, now and ever after.
+	// stop makes wait, nap and waitWritable return, now and ever after.
 	stop()
 	// close counts and releases the sockets. No other call runs then, and only stats may
 	// follow.
@@ -109,7 +117,17 @@ func openRange(cfg *Config, open func(netip.AddrPort) (uint16, error)) ([]uint16
 		if port > 65535 {
 			return nil, syscall.EADDRINUSE
 		}
-		got, err := open(netip.AddrPortFrom(cfg.Addr.Addr(), uint16(port)))
+		bind := func(port uint16) (uint16, error) { return open(netip.AddrPortFrom(cfg.Addr.Addr(), port)) }
+		var got uint16
+		var err error
+		switch {
+		case port != 0:
+			got, err = bind(uint16(port))
+		case cfg.Consecutive:
+			got, err = portrange.Bind(cfg.Ports, cfg.Paths-1, bind)
+		default:
+			got, err = portrange.Bind(cfg.Ports, 0, bind)
+		}
 		if err != nil {
 			return nil, err
 		}
@@ -239,7 +257,34 @@ func (c *Conn) Wait(deadline time.Time) error {
 		return net.ErrClosed
 	}
 	defer c.gate.leave()
+	c.sleeping.Lock()
+	defer c.sleeping.Unlock()
 	return c.io.wait(deadline)
+}
+
+// Naps reports whether Nap can be used, and must be asked first: the system must be Linux and
+// have a descriptor left, and the Conn not be Portable or closed.
+func (c *Conn) Naps() bool {
+	if !c.gate.enter() {
+		return false
+	}
+	defer c.gate.leave()
+	return c.io.naps()
+}
+
+// Nap is Wait on the thread of the caller, for a time that is bounded: the thread sleeps in the
+// kernel, so that no other thread runs between a packet and the caller. Meanwhile the scheduler
+// gives the thread's processor (P) to other goroutines, but up to 10 ms late, and at the end it
+// finds one for the thread again. Rouse ends it, Wake does not. While another goroutine is in
+// Wait, Nap first waits for the end of that. It fails with net.ErrClosed once Close was called.
+func (c *Conn) Nap(timeout time.Duration) error {
+	if !c.gate.enter() {
+		return net.ErrClosed
+	}
+	defer c.gate.leave()
+	c.sleeping.Lock()
+	defer c.sleeping.Unlock()
+	return c.io.nap(timeout)
 }
 
 // WaitWritable is like Wait, but for room in the send buffer of a path. Paths of Echo are not
@@ -254,6 +299,15 @@ func (c *Conn) WaitWritable(path int, deadline time.Time) error {
 	}
 	defer c.gate.leave()
 	return c.io.waitWritable(path, deadline)
+}
+
+// Rouse ends the current Nap, or else the next one.
+func (c *Conn) Rouse() {
+	if !c.gate.enter() {
+		return
+	}
+	defer c.gate.leave()
+	c.io.rouse()
 }
 
 // Wake ends the current Wait or WaitWritable, or else the next one.
@@ -291,7 +345,7 @@ func (c *Conn) Stats() Stats {
 	return c.io.stats()
 }
 
-// Close releases the sockets. It ends Wait and WaitWritable, waits for running calls, and makes
+// Close releases the sockets. It ends Wait, Nap and WaitWritable, waits for running calls, and makes
 // later calls fail with net.ErrClosed. When it returns the ports are free. A second Close fails
 // with net.ErrClosed.
 func (c *Conn) Close() error {

@@ -623,6 +623,12 @@ func TestWaitNoAllocs(t *testing.T) {
 	if n := testing.AllocsPerRun(20, func() { _ = c.Wait(time.Now().Add(100 * time.Microsecond)) }); n != 0 {
 		t.Errorf("Wait allocates %v times", n)
 	}
+	if !c.Naps() {
+		t.Fatal("no naps")
+	}
+	if n := testing.AllocsPerRun(20, func() { _ = c.Nap(100 * time.Microsecond) }); n != 0 {
+		t.Errorf("Nap allocates %v times", n)
+	}
 }
 
 // Nothing that the kernel could write makes us read past the end.

@@ -22,8 +22,8 @@
 // Recv, Send, SendBatch, NextError, Errors and Stats belong to one goroutine at a time. They
 // never block and, except with Portable, allocate nothing. They make their system calls on the
 // caller's thread without telling the scheduler, which makes them fast; each takes a few
-// microseconds at most. Wait and WaitWritable block. Each serves one goroutine at a time, and
-// may run beside the others. Wake, Close, Info, LocalAddr, Ports and RouteMTU may be called
+// microseconds at most. Wait, Nap and WaitWritable block. Each serves one goroutine at a time, and
+// may run beside the others; Wait and Nap wait for each other. Wake, Rouse, Close, Info, LocalAddr, Ports and RouteMTU may be called
 // from anywhere at any time.
 //
 // # The life of a train

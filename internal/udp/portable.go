@@ -364,6 +364,9 @@ func (p *portable) SendBatch(gs []*dgram.Datagram) (int, error) {
 func (p *portable) evident() bool                 { return false }
 func (p *portable) nextError(*Evidence) bool      { return false }
 func (p *portable) wait(deadline time.Time) error { return p.src.wait(deadline) }
+func (p *portable) naps() bool                    { return false }
+func (p *portable) nap(time.Duration) error       { return errors.ErrUnsupported }
+func (p *portable) rouse()                        {}
 func (p *portable) count()                        {}
 func (p *portable) stats() Stats                  { return p.st }
 

@@ -195,28 +195,45 @@ func (t *sendOnly) SendBatch(gs []*dgram.Datagram) (int, error) {
 }
 
 func (t *sendOnly) wait(deadline time.Time) error {
+	watch := t.choose()
+	err := t.direct.wait(deadline)
+	t.note(watch)
+	return err
+}
+
+func (t *sendOnly) nap(timeout time.Duration) error {
+	watch := t.choose()
+	err := t.direct.nap(timeout)
+	t.note(watch)
+	return err
+}
+
+// choose sets the descriptor that a wait waits for: the epoll set, if watch is true.
+func (t *sendOnly) choose() (watch bool) {
 	t.in.item = t.socks[0].fd
-	watch := t.watch.Load()
-	if watch {
+	if watch = t.watch.Load(); watch {
 		t.in.item = t.pollFD
 	}
-	err := t.direct.wait(deadline)
+	return watch
+}
+
+// note marks the sockets that have an error after a wait.
+func (t *sendOnly) note(watch bool) {
 	if !watch {
 		if t.in.got&unix.EPOLLERR != 0 {
 			t.evidence.Or(evidenceOf(0))
 		}
-		return err
+		return
 	}
-	n, e := unix.EpollWait(t.pollFD, t.seen[:], 0)
-	if e != nil {
-		return err
+	n, err := unix.EpollWait(t.pollFD, t.seen[:], 0)
+	if err != nil {
+		return
 	}
 	for i := range t.seen[:n] {
 		if t.seen[i].Events&unix.EPOLLERR != 0 {
 			t.evidence.Or(evidenceOf(int(t.seen[i].Fd)))
 		}
 	}
-	return err
 }
 
 // count leaves out the sockets that are deaf.

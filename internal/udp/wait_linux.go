@@ -4,6 +4,7 @@ import (
 	"math/bits"
 	"net"
 	"os"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -27,6 +28,8 @@ type waiter struct {
 	item   int // the descriptor to wait for; it belongs to the goroutine that waits
 	armed  bool
 	got    uint32 // the events that came
+
+	naps napper
 }
 
 // open makes an empty set, to wait for events of item.
@@ -46,7 +49,66 @@ func (w *waiter) open(events uint32, item int) error {
 		return err
 	}
 	w.events, w.item, w.fd, w.file = events, item, fd, f
+	w.naps.bell = -1
 	return nil
+}
+
+// A napper is what a nap of a waiter needs. It is woken by flags of its own: the wake of a
+// goroutine that is about to wait must not end a nap instead.
+type napper struct {
+	asleep, roused atomic.Bool
+	bell           int // an eventfd that ends a sleep; -1 before the first nap
+	polls          [2]unix.PollFd
+	limit          unix.Timespec
+}
+
+// ready makes naps possible. It reports false if the system has no descriptor left.
+func (n *napper) ready() bool {
+	if n.bell < 0 {
+		fd, err := unix.Eventfd(0, unix.EFD_CLOEXEC|unix.EFD_NONBLOCK)
+		if err != nil {
+			return false
+		}
+		n.bell = fd
+	}
+	return true
+}
+
+// nap sleeps on the caller's thread until the item is readable, until the timeout, or until
+// rouse. A rouse that comes before the sleep ends it at once. The napper must be ready.
+func (w *waiter) nap(timeout time.Duration) error {
+	n := &w.naps
+	n.asleep.Store(true)
+	if !n.roused.Swap(false) && !w.stop.Load() {
+		n.polls = [2]unix.PollFd{{Fd: int32(w.item), Events: int16(w.events)}, {Fd: int32(n.bell), Events: unix.POLLIN}}
+		n.limit = unix.NsecToTimespec(int64(max(timeout, 0)))
+		hits, err := unix.Ppoll(n.polls[:], &n.limit, nil)
+		for err == unix.EINTR { // a signal of the runtime; the system left the rest of the time in limit
+			hits, err = unix.Ppoll(n.polls[:], &n.limit, nil)
+		}
+		if err == nil && hits > 0 {
+			w.got = uint32(uint16(n.polls[0].Revents))
+			if n.polls[1].Revents != 0 {
+				var b [8]byte
+				_, _ = unix.Read(n.bell, b[:])
+			}
+		}
+	}
+	n.asleep.Store(false)
+	n.roused.Store(false)
+	if w.stop.Load() {
+		return net.ErrClosed
+	}
+	return nil
+}
+
+// rouse ends the nap that is under way, or the next one.
+func (w *waiter) rouse() {
+	// The flag is set first: a nap that does not see it is seen to be asleep.
+	if w.naps.roused.Store(true); w.naps.asleep.Load() {
+		one := [8]byte{7: 1} // not 0 in either byte order
+		_, _ = unix.Write(w.naps.bell, one[:])
+	}
 }
 
 // find arms the item if it is not armed, and reports whether there is an event.
@@ -98,9 +160,29 @@ func (w *waiter) close() {
 	if w.file != nil {
 		_ = w.file.Close()
 	}
+	if w.naps.bell > 0 {
+		_ = unix.Close(w.naps.bell)
+	}
 }
 
 func (d *direct) wait(deadline time.Time) error {
+	d.toSleep()
+	err := d.in.wait(deadline)
+	d.awake()
+	return err
+}
+
+func (d *direct) naps() bool { return d.in.naps.ready() }
+
+func (d *direct) nap(timeout time.Duration) error {
+	d.toSleep()
+	err := d.in.nap(timeout)
+	d.awake()
+	return err
+}
+
+// toSleep prepares a wait.
+func (d *direct) toSleep() {
 	// An error queue with evidence ends every wait. A caller that did not read it between two
 	// waits does not want it.
 	e := d.evidence.Load()
@@ -109,11 +191,13 @@ func (d *direct) wait(deadline time.Time) error {
 	}
 	d.stale = e
 	d.in.got = 0
-	err := d.in.wait(deadline)
+}
+
+// awake notes what a wait saw.
+func (d *direct) awake() {
 	if d.in.got&unix.EPOLLERR != 0 && len(d.socks) == 1 {
 		d.evidence.Store(1)
 	}
-	return err
 }
 
 func (d *direct) waitWritable(path int, deadline time.Time) error {
@@ -152,8 +236,11 @@ func (d *direct) wake() {
 	}
 }
 
+func (d *direct) rouse() { d.in.rouse() }
+
 func (d *direct) stop() {
 	d.in.shut()
+	d.in.rouse()
 	d.mu.Lock()
 	d.stopped = true
 	w := d.out

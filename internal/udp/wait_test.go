@@ -13,8 +13,41 @@ import (
 
 func deadline() time.Time { return time.Now().Add(tooLong) }
 
-// eachWaiter runs a test for each way to wait: backends, one path or several.
-func eachWaiter(t *testing.T, f func(t *testing.T, cfg Config)) {
+// A rest is a way to wait, and what ends it early.
+type rest struct {
+	wait func(*Conn, time.Time) error
+	wake func(*Conn)
+}
+
+// nap is Conn.Nap with the deadline of Conn.Wait.
+func nap(c *Conn, end time.Time) error {
+	if end.IsZero() {
+		end = time.Now().Add(time.Hour)
+	}
+	if !c.Naps() {
+		return net.ErrClosed
+	}
+	return c.Nap(time.Until(end))
+}
+
+// A goroutine that is told to leave the socket may not be in Wait yet. A nap does not take the
+// Wake from it: it would then wait for ever, and with it each later nap.
+func TestNapLeavesWakesToWait(t *testing.T) {
+	c := open(t, loopback4, Config{})
+	if !c.Naps() {
+		t.Skip("this system has no naps")
+	}
+	c.Wake()
+	end := time.Now().Add(5 * time.Millisecond)
+	if err := nap(c, end); err != nil || time.Now().Before(end) {
+		t.Errorf("a Wake ended a nap: %v", err)
+	}
+	soon(t, "Wait", func() { _ = c.Wait(time.Time{}) })
+}
+
+// eachWaiter runs a test for each way to wait: backends, one path or several, on a thread of the
+// runtime or on the caller's.
+func eachWaiter(t *testing.T, f func(t *testing.T, cfg Config, by rest)) {
 	for _, b := range backends {
 		for _, k := range []int{1, 3} {
 			if b.cfg.Portable && !b.cfg.readers && k > 1 {
@@ -23,8 +56,15 @@ func eachWaiter(t *testing.T, f func(t *testing.T, cfg Config)) {
 			t.Run(fmt.Sprintf("%s/%d paths", b.name, k), func(t *testing.T) {
 				cfg := b.cfg
 				cfg.Paths = k
-				f(t, cfg)
+				f(t, cfg, rest{(*Conn).Wait, (*Conn).Wake})
 			})
+			if c := open(t, loopback4, b.cfg); c.Naps() {
+				t.Run(fmt.Sprintf("%s/%d paths/nap", b.name, k), func(t *testing.T) {
+					cfg := b.cfg
+					cfg.Paths = k
+					f(t, cfg, rest{nap, (*Conn).Rouse})
+				})
+			}
 		}
 	}
 }
@@ -42,7 +82,7 @@ func soon(t *testing.T, what string, f func()) {
 }
 
 func TestWaitSeesWhatIsThere(t *testing.T) {
-	eachWaiter(t, func(t *testing.T, cfg Config) {
+	eachWaiter(t, func(t *testing.T, cfg Config, by rest) {
 		a, b := open(t, loopback4, cfg), open(t, loopback4, cfg)
 		// An event is seen as long as there is something, over several rounds, with Recv in
 		// between or not.
@@ -51,7 +91,7 @@ func TestWaitSeesWhatIsThere(t *testing.T) {
 			d.Remote = addrOf(b, i%cfg.Paths)
 			send(t, a, d)
 			for range 2 {
-				if err := b.Wait(deadline()); err != nil {
+				if err := by.wait(b, deadline()); err != nil {
 					t.Fatal(err)
 				}
 			}
@@ -61,21 +101,21 @@ func TestWaitSeesWhatIsThere(t *testing.T) {
 }
 
 func TestWaitDeadline(t *testing.T) {
-	eachWaiter(t, func(t *testing.T, cfg Config) {
+	eachWaiter(t, func(t *testing.T, cfg Config, by rest) {
 		c := open(t, loopback4, cfg)
 		for range 3 {
 			end := time.Now().Add(5 * time.Millisecond)
-			if err := c.Wait(end); err != nil {
+			if err := by.wait(c, end); err != nil {
 				t.Fatal(err)
 			}
 			if time.Now().Before(end) {
 				t.Error("Wait ended early")
 			}
 		}
-		soon(t, "Wait past its deadline", func() { _ = c.Wait(time.Now().Add(-time.Second)) })
+		soon(t, "Wait past its deadline", func() { _ = by.wait(c, time.Now().Add(-time.Second)) })
 		// A deadline that has passed does not affect later waits.
 		send(t, c, train(c, 0, 10, 0))
-		if err := c.Wait(deadline()); err != nil {
+		if err := by.wait(c, deadline()); err != nil {
 			t.Fatal(err)
 		}
 		receive(t, c, 1)
@@ -83,22 +123,22 @@ func TestWaitDeadline(t *testing.T) {
 }
 
 func TestWakeBeforeWait(t *testing.T) {
-	eachWaiter(t, func(t *testing.T, cfg Config) {
+	eachWaiter(t, func(t *testing.T, cfg Config, by rest) {
 		c := open(t, loopback4, cfg)
 		for range 10 {
-			c.Wake()
+			by.wake(c)
 			soon(t, "Wait", func() {
-				if err := c.Wait(time.Time{}); err != nil {
+				if err := by.wait(c, time.Time{}); err != nil {
 					t.Error(err)
 				}
 			})
 		}
 		// A Wake ends one wait.
-		c.Wake()
-		c.Wake()
-		_ = c.Wait(time.Time{})
+		by.wake(c)
+		by.wake(c)
+		_ = by.wait(c, time.Time{})
 		end := time.Now().Add(5 * time.Millisecond)
-		_ = c.Wait(end)
+		_ = by.wait(c, end)
 		if time.Now().Before(end) {
 			t.Error("two Wakes ended two Waits")
 		}
@@ -107,13 +147,13 @@ func TestWakeBeforeWait(t *testing.T) {
 
 // No Wake is lost, whenever it comes: each round has one Wait and one Wake.
 func TestWakeDuringWait(t *testing.T) {
-	eachWaiter(t, func(t *testing.T, cfg Config) {
+	eachWaiter(t, func(t *testing.T, cfg Config, by rest) {
 		c := open(t, loopback4, cfg)
 		back := make(chan struct{})
 		go func() {
 			defer close(back)
 			for range 2000 {
-				if err := c.Wait(time.Time{}); err != nil {
+				if err := by.wait(c, time.Time{}); err != nil {
 					t.Error(err)
 				}
 				back <- struct{}{}
@@ -123,7 +163,7 @@ func TestWakeDuringWait(t *testing.T) {
 			if i%3 == 0 {
 				time.Sleep(time.Microsecond) // so that it parks sometimes
 			}
-			c.Wake()
+			by.wake(c)
 			select {
 			case <-back:
 			case <-time.After(tooLong):
@@ -136,7 +176,7 @@ func TestWakeDuringWait(t *testing.T) {
 
 // No datagram is missed by a sleeper, even with a Wake now and then.
 func TestWaitPingPong(t *testing.T) {
-	eachWaiter(t, func(t *testing.T, cfg Config) {
+	eachWaiter(t, func(t *testing.T, cfg Config, by rest) {
 		const rounds = 1000
 		a, b := open(t, loopback4, cfg), open(t, loopback4, cfg)
 		var wg sync.WaitGroup
@@ -160,10 +200,10 @@ func TestWaitPingPong(t *testing.T) {
 					continue
 				}
 				if i%7 == 0 {
-					peer.Wake()
+					by.wake(peer)
 				}
 				end := deadline()
-				if err := c.Wait(end); err != nil || time.Now().After(end) {
+				if err := by.wait(c, end); err != nil || time.Now().After(end) {
 					t.Errorf("round %d: Wait: %v", i, err)
 					return
 				}
@@ -180,13 +220,13 @@ func TestWaitPingPong(t *testing.T) {
 }
 
 func TestCloseEndsWait(t *testing.T) {
-	eachWaiter(t, func(t *testing.T, cfg Config) {
+	eachWaiter(t, func(t *testing.T, cfg Config, by rest) {
 		for i := range 50 {
 			c := open(t, loopback4, cfg)
 			got := make(chan error)
 			go func() {
 				for {
-					if err := c.Wait(time.Time{}); err != nil {
+					if err := by.wait(c, time.Time{}); err != nil {
 						got <- err
 						return
 					}
@@ -210,7 +250,7 @@ func TestCloseEndsWait(t *testing.T) {
 // Everything that may run concurrently does, and Close comes in between. Other Conns reuse the
 // descriptors' numbers at once, so a call on a closed one would reach another file.
 func TestCloseRace(t *testing.T) {
-	eachWaiter(t, func(t *testing.T, cfg Config) {
+	eachWaiter(t, func(t *testing.T, cfg Config, by rest) {
 		peer := open(t, loopback4, cfg)
 		for range 30 {
 			c := open(t, loopback4, cfg)
@@ -248,7 +288,7 @@ func TestCloseRace(t *testing.T) {
 				}
 				return err
 			})
-			run(func() error { return c.Wait(time.Now().Add(time.Millisecond)) })
+			run(func() error { return by.wait(c, time.Now().Add(time.Millisecond)) })
 			run(func() error { return c.WaitWritable(cfg.Paths-1, time.Now().Add(time.Millisecond)) })
 			stop := make(chan struct{})
 			wg.Add(1)
@@ -259,7 +299,7 @@ func TestCloseRace(t *testing.T) {
 					case <-stop:
 						return
 					default:
-						c.Wake()
+						by.wake(c)
 						_ = c.Info()
 						_, _ = c.RouteMTU(loopback4)
 					}
@@ -276,7 +316,7 @@ func TestCloseRace(t *testing.T) {
 }
 
 func TestWaitWritableAtOnce(t *testing.T) {
-	eachWaiter(t, func(t *testing.T, cfg Config) {
+	eachWaiter(t, func(t *testing.T, cfg Config, by rest) {
 		c := open(t, loopback4, cfg)
 		for p := range cfg.Paths {
 			soon(t, "WaitWritable", func() {

@@ -51,7 +51,8 @@ func Deadline(timeout time.Duration) Moment {
 }
 
 // Wait returns when at least need things are there, or for another Reason. It polls until
-// Attr.Spin has passed since the last poll that did something. Then it arms what it drives and
+// Attr.Spin has passed since the last poll that did something. Then it naps on the endpoint that
+// it drives, if that is a Napper. After napFor, or if it cannot nap, it arms what it drives and
 // sleeps.
 //
 // It returns with Mu held, so that the caller reads the entry it was woken for under the same
@@ -75,13 +76,23 @@ func (o *Object) wait(ctx context.Context, need int64, seen uint64, deadline Mom
 	if ctx.Done() == nil {
 		ctx = nil // ctx never ends
 	}
-	if !o.Spins() {
+	spins := o.Spins()
+	if !spins && o.napper() == nil {
 		return o.sleep(ctx, need, seen, deadline, false)
 	}
 	o.spinning.Add(1)
-	why, done := o.spinFor(ctx, need, seen, deadline)
-	if !done {
-		return o.sleep(ctx, need, seen, deadline, true)
+	done := false
+	if spins {
+		why, done = o.spinFor(ctx, need, seen, deadline, false)
+	}
+	for limit := Moment(0); !done; why, done = o.spinFor(ctx, need, seen, deadline, true) {
+		m := now()
+		if limit == 0 {
+			limit = m + Moment(napFor)
+		}
+		if m >= limit || !o.nap(ctx, need, seen, min(limit, deadline)) {
+			return o.sleep(ctx, need, seen, deadline, true)
+		}
 	}
 	o.Mu.Lock()
 	o.spinning.Add(-1)
@@ -144,9 +155,11 @@ func (o *Object) Done(armed []Progress) {
 // testing/synctest.
 const maxIdle = 1 << 14
 
-func (o *Object) spinFor(ctx context.Context, need int64, seen uint64, deadline Moment) (_ Reason, done bool) {
+// spinFor is the part of Wait that polls. woken says that something may have come just now, so
+// that others need not run first.
+func (o *Object) spinFor(ctx context.Context, need int64, seen uint64, deadline Moment, woken bool) (_ Reason, done bool) {
 	var until Moment // 0 before the first poll
-	worked := false
+	worked := woken
 	for idle := 0; ; idle++ {
 		if o.enough(need, seen) {
 			return Ready, true
@@ -170,10 +183,67 @@ func (o *Object) spinFor(ctx context.Context, need int64, seen uint64, deadline 
 			return TimedOut, true
 		case worked || until == 0:
 			until, idle = now+Moment(o.spin), 0
+			if !worked && o.kind != fi.WaitYield && (o.spin < 0 || o.crowded()) {
+				return 0, false
+			}
 		case o.kind != fi.WaitYield && (now >= until || idle > maxIdle):
 			return 0, false
 		}
 	}
+}
+
+const (
+	// napFor is how long a blocked call sleeps on its own thread before it leaves that to a
+	// goroutine: a thread that sleeps for long is a thread of the process for nothing.
+	napFor = 20 * time.Millisecond
+	// lookEvery is how often such a call looks whether its context has ended. context.AfterFunc
+	// would tell at once, but allocates.
+	lookEvery = 2 * time.Millisecond
+)
+
+// nap sleeps once on the caller's thread, until limit. It reports false if that is not possible:
+// there is not exactly one endpoint to drive, or the endpoint refuses.
+func (o *Object) nap(ctx context.Context, need int64, seen uint64, limit Moment) bool {
+	p := o.napper()
+	if p == nil {
+		return false
+	}
+	left := limit.Until()
+	if ctx != nil {
+		left = min(left, lookEvery)
+	}
+	o.Mu.Lock()
+	if o.closed || o.signals.Load() > 0 || o.enough(need, seen) {
+		o.Mu.Unlock()
+		return true
+	}
+	s := o.sleepers.get(need)
+	s.seen, s.on = seen, p
+	o.sleepers.add(s)
+	o.Mu.Unlock()
+	slept := p.Nap(left)
+	o.Mu.Lock()
+	if !o.sleepers.remove(s) {
+		<-s.woken
+	}
+	s.on = nil
+	o.sleepers.put(s)
+	o.Mu.Unlock()
+	return slept
+}
+
+// napper returns the endpoint on which a call of o may nap, nil if there is not exactly one.
+func (o *Object) napper() Napper {
+	if list := *o.list.Load(); len(list) == 1 {
+		p, _ := list[0].(Napper)
+		return p
+	}
+	return nil
+}
+
+func (o *Object) crowded() bool {
+	p := o.napper()
+	return p != nil && p.Crowded()
 }
 
 func (o *Object) takeSignal() bool {
@@ -311,6 +381,7 @@ type sleeper struct {
 	need       int64
 	seen       uint64        // for a counter: the number of failures the caller knows
 	woken      chan struct{} // gets one token when the sleeper is removed from the list
+	on         Napper        // the endpoint on which it naps, or nil
 	listed     bool
 	alone      bool // between Lie and Rise: it always reads the entry it is woken for
 	prev, next *sleeper
@@ -397,11 +468,19 @@ func (l *sleepers) remove(s *sleeper) bool {
 	return true
 }
 
+// wake wakes a sleeper that is in the list no more.
+func (s *sleeper) wake() {
+	s.woken <- struct{}{}
+	if s.on != nil {
+		s.on.Rouse()
+	}
+}
+
 // wake wakes the first sleeper that needs no more than have, or all such sleepers.
 func (l *sleepers) wake(have int64, all bool) {
 	if s := &l.first; s.listed && s.need <= have {
 		s.listed = false
-		s.woken <- struct{}{}
+		s.wake()
 		if !all {
 			return
 		}
@@ -410,7 +489,7 @@ func (l *sleepers) wake(have int64, all bool) {
 		next := s.next
 		if s.need <= have {
 			l.remove(s)
-			s.woken <- struct{}{}
+			s.wake()
 			if !all {
 				return
 			}
@@ -423,13 +502,13 @@ func (l *sleepers) wake(have int64, all bool) {
 func (l *sleepers) wakeLevel(o *Object) {
 	if s := &l.first; s.listed && o.enough(s.need, s.seen) {
 		s.listed = false
-		s.woken <- struct{}{}
+		s.wake()
 	}
 	for s := l.head; s != nil; {
 		next := s.next
 		if o.enough(s.need, s.seen) {
 			l.remove(s)
-			s.woken <- struct{}{}
+			s.wake()
 		}
 		s = next
 	}

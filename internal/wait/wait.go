@@ -45,6 +45,20 @@ type Progress interface {
 	Disarm()
 }
 
+// A Napper is a Progress on which a blocked call can sleep with its own thread, in the kernel,
+// instead of having another goroutine wake it.
+type Napper interface {
+	Progress
+	// Nap sleeps until Poll may have something to do, at most for limit, or until Rouse. It
+	// reports false, without having slept, if the call must Arm and sleep.
+	Nap(limit time.Duration) bool
+	// Crowded reports whether polls and Yields before a Nap are of no use.
+	Crowded() bool
+	// Rouse ends the Nap that is under way, or the next one. It takes no lock of an endpoint or
+	// of an Object.
+	Rouse()
+}
+
 // A Set is a wait set that an Object belongs to. All methods but Join are called with the
 // Object's lock held. A Set takes no lock of an Object that is its member.
 type Set interface {
@@ -267,7 +281,7 @@ func (o *Object) Bind(p Progress) error {
 	}
 	o.Mu.Lock()
 	defer o.Mu.Unlock()
-	if o.closed {
+	if o.Closed() {
 		return fi.EBADF
 	}
 	if o.bound == nil {
@@ -320,7 +334,12 @@ func (o *Object) CanLie() bool {
 }
 
 // Driven returns the endpoints that waiters drive.
-func (o *Object) Driven() []Progress { return *o.list.Load() }
+func (o *Object) Driven() []Progress {
+	if list := o.list.Load(); list != nil {
+		return *list
+	}
+	return nil
+}
 
 // Drive replaces the endpoints that waiters drive. A wait set uses it to drive those of its
 // members, each once. Bind is not used on the same Object.
@@ -339,12 +358,16 @@ func (o *Object) Drive(ps []Progress) {
 }
 
 // Look drives the bound endpoints once, for a read that found nothing, and reports whether
-// something is there now.
+// something is there now: of an Object without Init, that it is closed.
 func (o *Object) Look() bool {
 	if u := o.native.undo.Load(); u&raised != 0 {
 		o.unwatch(u)
 	}
-	if ps := *o.list.Load(); len(ps) == 1 {
+	list := o.list.Load()
+	if list == nil {
+		return true
+	}
+	if ps := *list; len(ps) == 1 {
 		ps[0].Poll()
 	} else {
 		for _, p := range ps {
@@ -365,7 +388,7 @@ func (o *Object) Poll() (worked bool) {
 }
 
 func (o *Object) poll() (worked bool) {
-	for _, p := range *o.list.Load() {
+	for _, p := range o.Driven() {
 		if p.Poll() {
 			worked = true
 		}
@@ -430,7 +453,7 @@ func (o *Object) Signal() error {
 // Close ends every blocking call. The owner must hold Mu, have checked that nothing is bound,
 // and call Release after it unlocked Mu. Close reports whether o was open.
 func (o *Object) Close() bool {
-	if o.closed {
+	if o.Closed() {
 		return false
 	}
 	if o.set != nil {
@@ -446,8 +469,8 @@ func (o *Object) Close() bool {
 	return true
 }
 
-// Closed reports, under Mu, whether Close was called.
-func (o *Object) Closed() bool { return o.closed }
+// Closed reports, under Mu, whether Close was called, or Init never was.
+func (o *Object) Closed() bool { return o.closed || o.list.Load() == nil }
 
 // Newer stores n in told if it is above the number there, and reports whether it was. Of
 // concurrent calls, those with smaller numbers return false.

@@ -180,6 +180,39 @@ func (e *endpoint) Disarm() {
 }
 func (*endpoint) Shared() bool { return false }
 
+// A napping is an endpoint on which one call at a time may nap.
+type napping struct {
+	endpoint
+	busy  atomic.Bool
+	naps  atomic.Int32
+	bell  chan struct{}
+	crowd bool
+}
+
+func newNapping() *napping { return &napping{bell: make(chan struct{}, 1)} }
+
+func (n *napping) Nap(limit time.Duration) bool {
+	if !n.busy.CompareAndSwap(false, true) {
+		return false
+	}
+	n.naps.Add(1)
+	select {
+	case <-n.bell:
+	case <-time.After(limit):
+	}
+	n.busy.Store(false)
+	return true
+}
+
+func (n *napping) Crowded() bool { return n.crowd }
+
+func (n *napping) Rouse() {
+	select {
+	case n.bell <- struct{}{}:
+	default:
+	}
+}
+
 func (e *endpoint) wantArmed(t *testing.T, want int) {
 	t.Helper()
 	e.mu.Lock()
@@ -232,6 +265,84 @@ func TestWaitPollsThenArms(t *testing.T) {
 		}
 		e.wantArmed(t, 0)
 	})
+}
+
+// A call naps at once if it may not spin or the processor is crowded, for napFor; then it arms
+// what it drives and sleeps.
+func TestWaitNapsThenArms(t *testing.T) {
+	for _, crowd := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			p, e := newPile(t, Attr{Kind: fi.WaitUnspec, Spin: asleep}), newNapping()
+			if e.crowd = crowd; crowd {
+				p.spin = time.Hour
+			}
+			p.Bind(e)
+			start, over := time.Now(), make(chan struct{})
+			go func() {
+				p.get(t.Context(), 1, Never)
+				close(over)
+			}()
+			time.Sleep(napFor - time.Millisecond)
+			synctest.Wait()
+			e.wantArmed(t, 0)
+			if n := e.naps.Load(); n != int32(napFor/lookEvery) {
+				t.Errorf("%d naps in %v, want one each %v", n, time.Since(start), lookEvery)
+			}
+			time.Sleep(2 * time.Millisecond)
+			synctest.Wait()
+			e.wantArmed(t, 1)
+			p.put(1)
+			<-over
+			e.wantArmed(t, 0)
+		})
+	}
+}
+
+// What ends a call that naps ends it at once, its context within lookEvery.
+func TestNapEnds(t *testing.T) {
+	for _, c := range []struct {
+		name string
+		end  func(*pile, context.CancelFunc)
+		want Reason
+		took bool
+		late time.Duration
+	}{
+		{"by a thing", func(p *pile, _ context.CancelFunc) { p.put(1) }, Ready, true, 0},
+		{"by a signal", func(p *pile, _ context.CancelFunc) { p.Signal() }, Signalled, false, 0},
+		{"by its context", func(_ *pile, cancel context.CancelFunc) { cancel() }, Cancelled, false, lookEvery},
+		{"by its deadline", func(*pile, context.CancelFunc) { time.Sleep(5 * time.Millisecond) }, TimedOut, false, 5 * time.Millisecond},
+		{"by close", func(p *pile, _ context.CancelFunc) { p.end() }, Closed, false, 0},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				p, e := newPile(t, Attr{Kind: fi.WaitUnspec, Spin: asleep}), newNapping()
+				p.Bind(e)
+				ctx, cancel := context.WithCancel(t.Context())
+				defer cancel()
+				end := Never
+				if c.want == TimedOut {
+					end = Deadline(5 * time.Millisecond)
+				}
+				over := make(chan struct{})
+				var took bool
+				var why Reason
+				go func() {
+					took, why = p.get(ctx, 1, end)
+					close(over)
+				}()
+				synctest.Wait()
+				start := time.Now()
+				c.end(p, cancel)
+				<-over
+				if late := time.Since(start); took != c.took || why != c.want || late > c.late {
+					t.Errorf("took %v, reason %v, after %v; want %v, %v, at most %v", took, why, late, c.took, c.want, c.late)
+				}
+				if e.arms != 0 {
+					t.Error("it armed the endpoint")
+				}
+			})
+		})
+	}
 }
 
 func TestWaitObeysDeadlineWhileThereIsWork(t *testing.T) {
@@ -580,9 +691,13 @@ func TestNobodySleepsOverThings(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		var failure string
 		script := steps.Draw(rt, "steps")
+		naps := rapid.Bool().Draw(rt, "naps")
 		synctest.Test(t, func(t *testing.T) {
 			ctx, cancelAll := context.WithCancel(t.Context())
 			r := readers{pile: newPile(t, Attr{Kind: fi.WaitUnspec, Spin: asleep}), asleep: map[*reader]bool{}}
+			if naps {
+				r.Bind(newNapping())
+			}
 			for _, s := range script {
 				switch s.op {
 				case "read":
@@ -611,6 +726,7 @@ func TestNobodySleepsOverThings(t *testing.T) {
 				}
 			}
 			cancelAll()
+			time.Sleep(lookEvery)
 			synctest.Wait()
 			r.pile.end() // ends those that cannot be cancelled
 			synctest.Wait()
@@ -673,6 +789,8 @@ func (r *readers) cancelOne() {
 func (r *readers) check() string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	r.Mu.Lock() // a reader that naps looks now and then
+	defer r.Mu.Unlock()
 	for one := range r.asleep {
 		if one.need <= r.n {
 			return fmt.Sprintf("one who needs %d sleeps over %d", one.need, r.n)

@@ -1,6 +1,6 @@
 // Command bars measures the performance bars of docs/perf.md. It compares uetperf with raw
-// UDP, and sealed transfers with quic-go and with clear ones. The compared runs are
-// interleaved, each end pinned to a core of its own.
+// UDP, sealed transfers with quic-go and with clear ones, and ranks of mp with those of MPIs.
+// The compared runs are interleaved, each end of uetperf pinned to a core of its own.
 //
 //	go run ./testbed/bars [-reps 5] [-only F1,F3] [-net lo,veth]
 //
@@ -122,6 +122,11 @@ var rows = []row{
 		clean: stream, gcm: true, key: "GBps", bar: 0.7, scale: 1},
 	{name: "S2", nets: "lo,veth", what: "lat 64 B tsend, rdm, psk, manual progress, p50, against F1", cmd: "lat", uet: sealed(pong, "--sec", "psk"),
 		clean: pong, key: "p50", lower: true, bar: 1.25, scale: 1},
+	{name: "R1", nets: "lo,veth", what: "bw 1 MiB write, window 64, manual progress, against F3", cmd: "bw", uet: access(stream, "write"), clean: stream, key: "GBps", bar: 0.97, scale: 1},
+	{name: "R1b", nets: "lo,veth", what: "bw 1 MiB read, window 64, manual progress, against write", cmd: "bw", uet: access(stream, "read"), clean: access(stream, "write"), key: "GBps", bar: 0.8, scale: 1},
+	{name: "R2", nets: "lo,veth", what: "lat 8 B fetch-add, whole trip, p50, against half a round trip of 64 B", cmd: "lat", uet: []string{"fadd", "-s", "8", "-n", "20000", "-w", "2000"}, clean: pong, key: "p50", lower: true, bar: 2.4, scale: 1},
+	{name: "R2b", nets: "lo,veth", what: "rate 8 B fetch-add, window 256, against tsend", cmd: "rate", uet: []string{"fadd", "-s", "8", "-W", "256", "-t", "2s", "--progress", "manual"},
+		clean: []string{"tsend", "-s", "8", "-W", "256", "-t", "2s", "--progress", "manual"}, key: "Mmsgs", scale: 1},
 	{name: "F10", nets: "lo", what: "lat 64 B tsend, auto progress, both ends on one core, p50", cmd: "lat", uet: []string{"tsend", "-s", "64", "-n", "10000", "-w", "1000", "--progress", "auto"},
 		raw: []string{"pong", "-mode", "block"}, key: "p50", lower: true, bar: 1.3, scale: 1, sameCPU: true},
 }
@@ -131,6 +136,9 @@ var (
 	pong   = []string{"tsend", "-s", "64", "-n", "20000", "-w", "2000"}
 	stream = []string{"tsend", "-s", "1M", "-W", "64", "-t", "2s", "--progress", "manual"}
 )
+
+// access has a run access memory instead of sending.
+func access(args []string, op string) []string { return append([]string{op}, args[1:]...) }
 
 // sealed adds security to the arguments of a run.
 func sealed(args []string, sec ...string) []string {
@@ -192,6 +200,11 @@ func run(reps int, only, other string, nets []string) error {
 			}
 		}
 		cleanup()
+		if nw == "lo" && other == "" {
+			if err := measureRanks(dir, only, reps); err != nil {
+				return err
+			}
+		}
 	}
 	return nil
 }

@@ -1,10 +1,16 @@
 package fabric
 
 import (
+	_ "embed"
 	"net/netip"
 
 	"github.com/uetkit/uetkit/internal/badnet"
 )
+
+// ConfigSource is this file. Its comments are what `testbed explain` prints.
+//
+//go:embed config.go
+var ConfigSource string
 
 // A Config describes a switch. Topologies in scenario files have it as TOML, the HTTP
 // interface of the switch program as JSON.

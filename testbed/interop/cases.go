@@ -580,7 +580,7 @@ func uetkitRestarts(p *peer, worker int, id string) (err error) {
 		if err := pr.ep.Close(); err != nil {
 			return err
 		}
-		if pr.ep, err = openEndpoint(at, func(i *uet.Info) { i.Tx.MsgOrder = 0 }); err != nil {
+		if pr.ep, err = openEndpoint(at, 0, func(i *uet.Info) { i.Tx.MsgOrder = 0 }); err != nil {
 			return err
 		}
 		if err := pr.ep.know(pr.at); err != nil {
@@ -618,7 +618,8 @@ func refused(pr *pair) error {
 	requests := []struct {
 		next   int
 		opcode byte
-	}{{nhSmall, 2}, {nhStd, 0x10}, {nhStd, 0x30}, {nhStd, 0x3F}, {nhStd, 0x07}}
+		rc     int
+	}{{nhSmall, 2, rcBadKey}, {nhSmall, 5, 0x06}, {nhStd, 0x10, 0x06}, {nhStd, 0x30, 0x06}, {nhStd, 0x3F, 0x06}, {nhStd, 0x07, 0x06}}
 	var tpdcid uint16
 	for i, r := range requests {
 		psn := uint32(start + i)
@@ -630,8 +631,8 @@ func refused(pr *pair) error {
 		if err != nil {
 			return err
 		}
-		if e.RC == nil || *e.RC != 0x06 {
-			return fmt.Errorf("opcode %#x with next_hdr %d: return code %s, not UNSUPPORTED_OP", r.opcode, r.next, code(e.RC))
+		if e.RC == nil || *e.RC != r.rc { // a small READ names a region by its index, and there is none
+			return fmt.Errorf("opcode %#x with next_hdr %d: return code %s, not %#x", r.opcode, r.next, code(e.RC), r.rc)
 		}
 		tpdcid = uint16(e.Spdcid)
 	}

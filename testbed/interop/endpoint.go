@@ -45,11 +45,17 @@ type endpoint struct {
 	to     fi.Addr // the peer
 	at     netip.AddrPort
 	done   []done
+	remote []cq.Entry // of writes of the peer with data
 }
 
-// openEndpoint opens an endpoint at an address; change may alter its Info before.
-func openEndpoint(at netip.AddrPort, change func(*uet.Info)) (*endpoint, error) {
-	info, err := uet.GetInfo(at.Addr().String(), fmt.Sprint(at.Port()), fi.Source, nil)
+// openEndpoint opens an endpoint at an address with capabilities, 0 the default ones; change may alter its
+// Info before.
+func openEndpoint(at netip.AddrPort, caps fi.Caps, change func(*uet.Info)) (*endpoint, error) {
+	var hints *uet.Info
+	if caps != 0 {
+		hints = &uet.Info{Caps: caps}
+	}
+	info, err := uet.GetInfo(at.Addr().String(), fmt.Sprint(at.Port()), fi.Source, hints)
 	if err != nil {
 		return nil, err
 	}
@@ -174,6 +180,10 @@ func (e *endpoint) poll(wait time.Duration) error {
 		return err
 	}
 	for _, c := range entries[:n] {
+		if c.Flags&fi.RemoteWrite != 0 {
+			e.remote = append(e.remote, c)
+			continue
+		}
 		o, _ := c.Context.(*op)
 		if o == nil {
 			return fmt.Errorf("a completion without context: %+v", c)

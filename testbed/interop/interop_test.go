@@ -1,6 +1,8 @@
 package main
 
 import (
+	"bytes"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -101,6 +103,39 @@ func TestVerifySeesFaults(t *testing.T) {
 				t.Errorf("%v, not %q", err, test.want)
 			}
 		})
+	}
+}
+
+// The checks of memory see what they are there for.
+func TestMemoryChecksSeeFaults(t *testing.T) {
+	at := func(b []byte, i int) []byte { b[i] ^= 1; return b }
+	all, buf := guarded(10)
+	if err := errors.Join(outside(all), equal(buf, bytes.Repeat([]byte{poison}, 10)), dataOf([]uint64{2, 0, 1}, 3)); err != nil {
+		t.Fatal(err)
+	}
+	right := []amo{{operand: 5, old: 0}, {operand: 2, old: 8}, {operand: 3, old: 5}}
+	if err := sums(right, 10, false); err != nil {
+		t.Fatal(err)
+	}
+	change := func(f func([]amo)) []amo { a := slices.Clone(right); f(a); return a }
+	for _, test := range []struct {
+		name string
+		err  error
+	}{
+		{"a byte in front", outside(at(slices.Clone(all), guard-1))},
+		{"a byte behind", outside(at(slices.Clone(all), guard+10))},
+		{"a wrong byte", equal(at(slices.Clone(buf), 9), buf)},
+		{"too short", equal(buf[:9], buf)},
+		{"data twice", dataOf([]uint64{0, 1, 1}, 3)},
+		{"data missing", dataOf([]uint64{0, 1}, 3)},
+		{"another order", sums(right, 10, true)},
+		{"an old value that was not there", sums(change(func(a []amo) { a[1].old = 7 }), 10, false)},
+		{"two found the same", sums(change(func(a []amo) { a[1].old = 5 }), 10, false)},
+		{"an addition twice", sums(right, 12, false)},
+	} {
+		if test.err == nil {
+			t.Errorf("%s: not seen", test.name)
+		}
 	}
 }
 

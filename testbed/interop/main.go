@@ -13,6 +13,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"os"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -71,8 +72,11 @@ type play struct {
 // plan is what is to be played.
 func plan(seed uint64, n int, only string) []play {
 	var plays []play
-	for _, c := range cases {
+	for _, c := range slices.Concat(cases, memoryCases) {
 		plays = append(plays, play{name: c.name, run: c.run, wrong: c.wrong})
+	}
+	for _, m := range memories(seed) {
+		plays = append(plays, play{name: m.String(), note: m.choices(), run: m.run})
 	}
 	all := combos(seed)
 	if only == "" {

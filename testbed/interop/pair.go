@@ -24,6 +24,8 @@ type pair struct {
 	evs    []uint16
 	events []event // of the peer, oldest first
 	key    *uet.Security
+
+	regions []*region // of uetkit
 }
 
 // A setup says how to open a pair.
@@ -33,6 +35,7 @@ type setup struct {
 	standard bool
 	sealed   bool
 	ordered  bool
+	caps     fi.Caps         // uetkit's, 0 for the default ones
 	info     func(*uet.Info) // changes uetkit's Info; may be nil
 	peer     args            // of the peer's "open"
 }
@@ -59,7 +62,7 @@ func open(p *peer, id string, s setup) (*pair, error) {
 		maps.Copy(a, sealedArgs())
 	}
 	maps.Copy(a, s.peer)
-	pr.ep, err = openEndpoint(netip.AddrPortFrom(our, port), func(i *uet.Info) {
+	pr.ep, err = openEndpoint(netip.AddrPortFrom(our, port), s.caps, func(i *uet.Info) {
 		i.Tx.MsgOrder = 0
 		if s.ordered {
 			i.Tx.MsgOrder = fi.OrderSAS
@@ -100,6 +103,9 @@ func (pr *pair) close() error {
 	err := pr.do("shut", nil)
 	if err == nil {
 		_, err = pr.want("shut", func(e event) bool { return e.Ev == "shut" })
+	}
+	for _, r := range pr.regions {
+		err = errors.Join(err, r.close())
 	}
 	err = errors.Join(err, pr.ep.Close())
 	if pr.key != nil {

@@ -84,6 +84,9 @@ type event struct {
 	List      int
 	Retries   int
 	Target    bool
+	Ordered   bool
+	Value     uint64
+	Hex       string
 
 	Code    int
 	Psn     uint32

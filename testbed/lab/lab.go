@@ -207,6 +207,20 @@ func (r *Registry) Sweep(owned func(string) bool) {
 	}
 }
 
+// Remove removes the registry's folder with the programs that were built there. It fails if a lab
+// is up.
+func (r *Registry) Remove() error {
+	if labs := r.List(); len(labs) > 0 {
+		return fmt.Errorf("lab %s is up", labs[0].Name)
+	}
+	for n := range Max {
+		if r.Running(r.name(n)) {
+			return fmt.Errorf("lab %s is being made", r.name(n))
+		}
+	}
+	return os.RemoveAll(r.dir)
+}
+
 // IsLab reports whether a name is that of a lab: the prefix and a number.
 func IsLab(name, prefix string) bool {
 	n, ok := strings.CutPrefix(name, prefix)

@@ -57,6 +57,27 @@ func TestClaim(t *testing.T) {
 	}
 }
 
+// The folder of labs goes when no lab is up, and not before.
+func TestRemove(t *testing.T) {
+	r := open(t)
+	l := claim(t, r)
+	if err := r.Remove(); err == nil || !strings.Contains(err.Error(), "t0") {
+		t.Errorf("with a lab: %v", err)
+	}
+	if err := l.Release(); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.MkdirAll(filepath.Join(r.Dir(), "bin", "old"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := r.Remove(); err != nil {
+		t.Error(err)
+	}
+	if _, err := os.Stat(r.Dir()); !os.IsNotExist(err) {
+		t.Errorf("the folder stands: %v", err)
+	}
+}
+
 // When all numbers are in use, the error is one line that says what to do.
 func TestClaimTooMany(t *testing.T) {
 	r := open(t)

@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/uetkit/uetkit/internal/assert"
+	"github.com/uetkit/uetkit/internal/spelling"
 	"github.com/uetkit/uetkit/testbed/fabric"
 	"github.com/uetkit/uetkit/testbed/metrics"
 )
@@ -51,12 +53,31 @@ func (s *Scenario) check(l *locator) error {
 	return fmt.Errorf("%s:%d: %s%s", l.file, l.at(f.table, f.n, f.key), where, oneLine(f.err.Error()))
 }
 
+// unknownName matches what an expression says of a name that it does not have.
+var unknownName = regexp.MustCompile(`unknown name ([a-z0-9]+)`)
+
+// whose adds to an error about an unknown name that is a metric that it needs a client.
+func whose(err error, clients []string) error {
+	m := unknownName.FindStringSubmatch(err.Error())
+	if m == nil || len(clients) == 0 {
+		return err
+	}
+	if _, ok := assert.Lookup(m[1]); !ok {
+		return err
+	}
+	return fmt.Errorf("%w (%s of whom? %s.%s is meant, or all.%s?)", err, m[1], clients[0], m[1], m[1])
+}
+
 // oneOf returns a fault for a value that is not in the list.
 func oneOf(v string, among []string) error {
 	if v == "" || slices.Contains(among, v) {
 		return nil
 	}
-	return fmt.Errorf("%q is not one of %s", v, strings.Join(among, ", "))
+	how := strings.Join(among, ", ")
+	if c := spelling.Closest(v, among, 3); c != "" {
+		how += ": " + c + " is meant?"
+	}
+	return fmt.Errorf("%q is not one of %s", v, how)
 }
 
 // faults returns the first fault, or nil.
@@ -283,6 +304,7 @@ func (s *Scenario) assertFaults() *fault {
 	names := metrics.Names(s.named("client", false), metrics.LineNames(&cfg))
 	for i, a := range s.Asserts {
 		if _, err := names.Compile(a.Expr); err != nil {
+			err = whose(err, s.named("client", false))
 			return &fault{"assert", i, "expr", err}
 		}
 		for _, on := range a.On {

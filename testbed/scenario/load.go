@@ -10,10 +10,12 @@ import (
 	"reflect"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/BurntSushi/toml"
 
+	"github.com/uetkit/uetkit/internal/spelling"
 	"github.com/uetkit/uetkit/testbed/scenarios"
 )
 
@@ -58,7 +60,11 @@ func Load(name string) (*Scenario, error) {
 	file := path.Join(name, File)
 	data, err := fs.ReadFile(scenarios.FS, file)
 	if err != nil {
-		return nil, fmt.Errorf("no scenario %q: `testbed list` shows them all; a folder of your own is named by its path (./%s)", name, name)
+		how := "`testbed list` shows them all"
+		if c := spelling.Closest(name, Names(), max(3, len(name)/2)); c != "" {
+			how = c + " is meant? " + how
+		}
+		return nil, fmt.Errorf("no scenario %q: %s; a folder of your own is named by its path (./%s)", name, how, name)
 	}
 	s, err := Parse("testbed/scenarios/"+file, data)
 	if err != nil {
@@ -85,6 +91,10 @@ func Parse(file string, data []byte) (*Scenario, error) {
 		}
 		why := oneLine(strings.TrimPrefix(err.Error(), "toml: "))
 		if m := typeError.FindStringSubmatch(why); m != nil {
+			line, _ := strconv.Atoi(m[1])
+			if meant := l.meant(line, m[2], m[3]); meant != "" {
+				m[3] = meant
+			}
 			return nil, fmt.Errorf("%s:%s: %s: %s", file, m[1], m[2], m[3])
 		}
 		return nil, fmt.Errorf("%s: %s", file, why)
@@ -100,6 +110,34 @@ func Parse(file string, data []byte) (*Scenario, error) {
 
 // typeError matches the TOML library's error for a value of the wrong type.
 var typeError = regexp.MustCompile(`^line (\d+) \(last key "([^"]*)"\): (.*)$`)
+
+// meant says how the value of a key is written that the TOML library found of the wrong type; ""
+// if it does not know.
+func (l *locator) meant(line int, key, why string) string {
+	key = key[strings.LastIndex(key, ".")+1:]
+	if line < 1 || line > len(l.lines) {
+		return ""
+	}
+	value := regexp.MustCompile(`\b` + regexp.QuoteMeta(key) + `\s*=\s*("[^"]*"|[^\s,}#]+)`).FindStringSubmatch(l.lines[line-1])
+	if value == nil {
+		return ""
+	}
+	v := value[1]
+	switch {
+	case strings.HasSuffix(why, "destination has type string"):
+		return fmt.Sprintf("it is written in quotes: %s = %q", key, v)
+	case strings.Contains(why, "destination has type float"):
+		if share, err := strconv.ParseFloat(strings.TrimSpace(strings.TrimSuffix(strings.Trim(v, `"`), "%")), 64); err == nil && strings.HasSuffix(v, `%"`) {
+			return fmt.Sprintf("%s is no share of 1: %s = %g is meant?", v, key, share/100)
+		}
+		return fmt.Sprintf("%s is no number, such as %s = 0.02", v, key)
+	case strings.Contains(why, "destination has type integer"):
+		return fmt.Sprintf("%s is no whole number, such as %s = 4", v, key)
+	case strings.Contains(why, "destination has type boolean"):
+		return fmt.Sprintf("%s is neither true nor false", v)
+	}
+	return ""
+}
 
 func oneLine(s string) string { return strings.Join(strings.Fields(s), " ") }
 
@@ -174,7 +212,7 @@ func (l *locator) unknown(key toml.Key) error {
 	how := "there is nothing to set"
 	if len(known) > 0 {
 		how = "there are " + strings.Join(known, ", ")
-		if c := closest(last, known); c != "" {
+		if c := spelling.Closest(last, known, 3); c != "" {
 			how = fmt.Sprintf("%s is meant? (%s)", c, how)
 		}
 	}
@@ -205,36 +243,4 @@ func fields(t reflect.Type, at toml.Key) []string {
 	}
 	slices.Sort(names)
 	return names
-}
-
-// closest returns the most similar name, if it is similar enough.
-func closest(name string, among []string) string {
-	best, least := "", 3
-	for _, a := range among {
-		if d := distance(name, a); d < least {
-			best, least = a, d
-		}
-	}
-	return best
-}
-
-// distance returns the Levenshtein distance.
-func distance(a, b string) int {
-	row := make([]int, len(b)+1)
-	for j := range row {
-		row[j] = j
-	}
-	for i := range len(a) {
-		diagonal := row[0]
-		row[0] = i + 1
-		for j := range len(b) {
-			cost := diagonal
-			if a[i] != b[j] {
-				cost++
-			}
-			diagonal = row[j+1]
-			row[j+1] = min(cost, row[j]+1, row[j+1]+1)
-		}
-	}
-	return row[len(b)]
 }

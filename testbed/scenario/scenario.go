@@ -25,11 +25,11 @@ type Scenario struct {
 	Substrates []string `toml:"substrates"`
 
 	Hosts    []Host         `toml:"host"`
-	Fabric   Fabric         `toml:"fabric"`
-	Events   []fabric.Event `toml:"event"`   // of the network
-	Actions  []Action       `toml:"action"`  // on processes
-	Traffic  []Traffic      `toml:"traffic"` // what the clients do
-	Asserts  []Assert       `toml:"assert"`
+	Fabric   Fabric         `toml:"fabric"`   // the network between them
+	Events   []fabric.Event `toml:"event"`    // of the network
+	Actions  []Action       `toml:"action"`   // on processes
+	Traffic  []Traffic      `toml:"traffic"`  // what the clients do
+	Asserts  []Assert       `toml:"assert"`   // what must be true in the end
 	Capture  bool           `toml:"capture"`  // pcapng at the clients
 	Security string         `toml:"security"` // off, psk, tls: of all traffic
 }
@@ -86,7 +86,7 @@ type Traffic struct {
 	Trim     bool            `toml:"trim"` // packets in the trimmable class
 	// BaseRTT is config_base_rtt, the round trip of the idle path; 0 means 150us.
 	BaseRTT fabric.Duration `toml:"base_rtt"`
-	Churn   bool            `toml:"churn"`
+	Churn   bool            `toml:"churn"` // each transaction of rr has PDCs of its own
 	// MayFail says that the client may end in error, for example because its peer is
 	// killed.
 	MayFail bool `toml:"may_fail"`

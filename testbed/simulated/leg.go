@@ -185,7 +185,7 @@ func (l *leg) Open() (own bool, err error)       { return false, nil }
 func (l *leg) Close() error                      { l.h.Quiesce(); return nil }
 func (l *leg) Closed() bool                      { return l.h.FEP.PDCs() == 0 }
 
-var levels = map[string]transport.Level{"inject": transport.LevelInject, "transmit": transport.LevelTransmit, "delivery": transport.LevelDelivery}
+var levels = map[string]transport.Level{"inject": transport.LevelInject, "transmit": transport.LevelTransmit, "delivery": transport.LevelDelivery, "match": transport.LevelMatch}
 
 func (l *leg) Send(b []byte, seq int64, s *traffic.Slot) (bool, error) {
 	op := simtest.OpSpec{
@@ -200,6 +200,9 @@ func (l *leg) Send(b []byte, seq int64, s *traffic.Slot) (bool, error) {
 	}
 	return l.h.Post(op) != nil, nil
 }
+
+// Access is a method of traffic.Conn. Hosts of the simulator have no memory for tests.
+func (l *leg) Access(*traffic.Slot) (bool, error) { return false, errors.ErrUnsupported }
 
 func (l *leg) Recv(s *traffic.Slot) (bool, error) {
 	op := simtest.OpSpec{Kind: transport.OpTRecv, Peer: simtest.Any, Len: len(s.Buf), AnyClass: true, Note: &note{leg: l, slot: s}}

@@ -209,11 +209,11 @@ func TestPlayRefuses(t *testing.T) {
 		{`size "4"`, func(sc *scenario.Scenario) { sc.Traffic[0].Size = "4" }},
 		{`rate ""`, func(sc *scenario.Scenario) { sc.Traffic[0].Test = "load" }},
 		{`test "write"`, func(sc *scenario.Scenario) { sc.Traffic[0].Test = "write" }},
-		{`mode "uud"`, func(sc *scenario.Scenario) { sc.Traffic[0].Mode = "uud" }},
-		{`mode "uud"`, func(sc *scenario.Scenario) {
+		{"mode uud and endpoint type rdm", func(sc *scenario.Scenario) { sc.Traffic[0].Mode = "uud" }},
+		{"mode uud and endpoint type rdm", func(sc *scenario.Scenario) {
 			sc.Traffic[0] = scenario.Traffic{From: "c", To: "s", Test: "soak", Mode: "uud", Time: fabric.Duration(time.Second)}
 		}},
-		{`complete "match"`, func(sc *scenario.Scenario) { sc.Traffic[0].Complete = "match" }},
+		{`complete "commit"`, func(sc *scenario.Scenario) { sc.Traffic[0].Complete = "commit" }},
 		{`cc "none"`, func(sc *scenario.Scenario) { sc.Traffic[0].CC = "none" }},
 		{"window 100000", func(sc *scenario.Scenario) { sc.Traffic[0].Test, sc.Traffic[0].Window = "bw", 100000 }},
 		{"bytes of buffers", func(sc *scenario.Scenario) {

@@ -74,7 +74,7 @@ func planOf(t *scenario.Traffic, mtu int) (*plan, error) {
 	_, known = levels[s.Complete]
 	switch {
 	case !known:
-		return nil, fmt.Errorf("complete %q is not inject, transmit or delivery", s.Complete)
+		return nil, fmt.Errorf("complete %q is not inject, transmit, delivery or match", s.Complete)
 	case s.CC != "nscc":
 		return nil, fmt.Errorf("cc %q is not nscc", s.CC)
 	case s.Window > maxWindow:

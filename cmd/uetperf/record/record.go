@@ -26,6 +26,9 @@ type Record struct {
 	Peer    *Host     `json:"peer,omitempty"`
 	Config  Config    `json:"config"`
 	Path    *Path     `json:"path,omitempty"`
+	// World is set for tests between ranks. They have no peer: the counters of a run are those of
+	// all ranks.
+	World   *World    `json:"world,omitempty"`
 	Runs    []Run     `json:"runs"`
 	Verdict []Verdict `json:"verdict"`
 	// Error is the error that ended the invocation early.
@@ -94,8 +97,40 @@ type Config struct {
 	Progress string `json:"progress"`
 	// Direction is "forward" (client to server), "reverse" or "both".
 	Direction string `json:"direction"`
+	// Ranks is how many ranks a test between ranks had, Type the type of the elements, Reduction
+	// what was computed, and Root the rank that has or gets all.
+	Ranks     int    `json:"ranks,omitempty"`
+	Type      string `json:"type,omitempty"`
+	Reduction string `json:"reduction,omitempty"`
+	Root      *int   `json:"root,omitempty"`
+	// Repeat is how often all sizes were measured, one after the other each time; 0 is once.
+	Repeat int `json:"repeat,omitempty"`
 	// Impair describes the bad network that the client put in between, if any.
 	Impair string `json:"impair,omitempty"`
+}
+
+// OneSided reports whether an operation accesses memory of the server, whose application takes no
+// part.
+func OneSided(op string) bool {
+	switch op {
+	case "write", "writedata", "read", "fadd", "swap", "cas":
+		return true
+	}
+	return false
+}
+
+// World says between which ranks a test was.
+type World struct {
+	Ranks    int       `json:"ranks"`
+	Launcher string    `json:"launcher"` // what started them; "uetperf" if they share its process
+	Hosts    []RanksOn `json:"hosts"`    // in the order of their first ranks
+	Sealed   bool      `json:"sealed"`   // packets were encrypted and authenticated
+}
+
+// RanksOn says how many ranks are on a host.
+type RanksOn struct {
+	Name  string `json:"name"`
+	Ranks int    `json:"ranks"`
 }
 
 // Path describes the way between the ends, as the client's socket sees it.
@@ -143,6 +178,8 @@ type Run struct {
 	GoodputBPS *float64 `json:"goodput_bps,omitempty"` // bits of messages per second
 	MsgsPerS   *float64 `json:"msgs_per_s,omitempty"`
 	Lost       *int64   `json:"msgs_lost,omitempty"` // sent but not received
+	// Sent is how many datagrams were sent, or round trips with them begun, warm-up included.
+	Sent *int64 `json:"msgs_sent,omitempty"`
 	// MeasuredAt is the end whose clock was used, "sender" or "receiver".
 	MeasuredAt string   `json:"measured_at,omitempty"`
 	Streams    []Stream `json:"streams,omitempty"` // if there is more than one
@@ -156,6 +193,8 @@ type Run struct {
 	Churn  *Churn  `json:"churn,omitempty"`
 	Incast *Incast `json:"incast,omitempty"`
 	Soak   *Soak   `json:"soak,omitempty"`
+	// Coll is set for collectives.
+	Coll *Coll `json:"coll,omitempty"`
 	// Errors is the number of transactions of rr that failed, LastError the last of their
 	// errors. No latency includes them.
 	Errors    *int64 `json:"errors,omitempty"`
@@ -246,6 +285,25 @@ type Incast struct {
 	Round  *Latency `json:"round_ns,omitempty"`
 }
 
+// Coll describes a collective as nccl-tests do. Size of the run is that of the larger buffer of a
+// rank, GoodputBPS what nccl-tests call algbw: this size over the time. Latency has each call at
+// each rank.
+type Coll struct {
+	Count int64 `json:"count"` // elements of a block
+	// TimeNS is the time of one operation at the slowest rank, LeastNS at the fastest, MeanNS the
+	// mean of all ranks: means over all measured operations.
+	TimeNS  float64 `json:"time_ns"`
+	LeastNS float64 `json:"least_ns"`
+	MeanNS  float64 `json:"mean_ns"`
+	// BusBPS is what nccl-tests call busbw: the bandwidth of the algorithm times what the busiest
+	// link of a good algorithm carries of the size. Absent of a barrier.
+	BusBPS *float64 `json:"bus_bps,omitempty"`
+	// Wrong is how many elements of those that were verified were wrong.
+	Wrong int64 `json:"wrong"`
+	// Algorithm is what mp chose, empty if there is one only.
+	Algorithm string `json:"algorithm,omitempty"`
+}
+
 // Soak describes a long test of everything.
 type Soak struct {
 	Episodes int64 `json:"episodes"` // tests that ran, one after another
@@ -325,6 +383,11 @@ type Counters struct {
 // Rtx is the number of retransmissions.
 func (c *Counters) Rtx() uint64 { return c.RtxRTO + c.RtxSACK + c.RtxNack + c.RtxProbe }
 
+// Spurious is how many retransmissions of the counters of both ends were for nothing: the other
+// end had the packet. The others replace lost packets. A network that duplicates packets makes it
+// too large.
+func (c *Counters) Spurious() uint64 { return min(c.Dup, c.Rtx()) }
+
 // Add adds the counters of another endpoint.
 func (c *Counters) Add(d *Counters) {
 	c.TxPkts += d.TxPkts
@@ -346,6 +409,29 @@ func (c *Counters) Add(d *Counters) {
 	}
 	for k, n := range d.Drops {
 		c.Drops[k] += n
+	}
+}
+
+// Sub takes off the counters that an endpoint had before.
+func (c *Counters) Sub(before *Counters) {
+	c.TxPkts -= before.TxPkts
+	c.RxPkts -= before.RxPkts
+	c.TxBytes -= before.TxBytes
+	c.RxBytes -= before.RxBytes
+	c.RtxRTO -= before.RtxRTO
+	c.RtxSACK -= before.RtxSACK
+	c.RtxNack -= before.RtxNack
+	c.RtxProbe -= before.RtxProbe
+	c.Dup -= before.Dup
+	c.OOO -= before.OOO
+	c.Trimmed -= before.Trimmed
+	c.ECNCE -= before.ECNCE
+	c.AcksTx -= before.AcksTx
+	c.AcksRx -= before.AcksRx
+	for k, n := range before.Drops {
+		if c.Drops[k] -= n; c.Drops[k] == 0 {
+			delete(c.Drops, k)
+		}
 	}
 }
 

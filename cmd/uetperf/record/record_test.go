@@ -30,11 +30,16 @@ config.op string
 config.parallel int
 config.paths int
 config.progress string
+config.ranks int
 config.rate float64
+config.reduction string
+config.repeat int
 config.reply int64
+config.root int
 config.sec string
 config.test string
 config.trimming bool
+config.type string
 config.window int
 error string
 host.cpus int
@@ -80,6 +85,13 @@ runs[].churn.open_ns.p99 int64
 runs[].churn.open_ns.p999 int64
 runs[].churn.open_ns.rtt bool
 runs[].churn.open_ns.stddev float64
+runs[].coll.algorithm string
+runs[].coll.bus_bps float64
+runs[].coll.count int64
+runs[].coll.least_ns float64
+runs[].coll.mean_ns float64
+runs[].coll.time_ns float64
+runs[].coll.wrong int64
 runs[].connect_ns int64
 runs[].cpu.peer_sys_ns int64
 runs[].cpu.peer_user_ns int64
@@ -131,6 +143,7 @@ runs[].measured_at string
 runs[].msgs int64
 runs[].msgs_lost int64
 runs[].msgs_per_s float64
+runs[].msgs_sent int64
 runs[].name string
 runs[].op string
 runs[].peer_transport.acks_rx uint64
@@ -209,6 +222,11 @@ verdict[].assert string
 verdict[].pass bool
 verdict[].size int64
 verdict[].value float64
+world.hosts[].name string
+world.hosts[].ranks int
+world.launcher string
+world.ranks int
+world.sealed bool
 `
 
 // walk lists the keys of t with their types.

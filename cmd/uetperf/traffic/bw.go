@@ -15,6 +15,9 @@ type stream struct {
 	ready             []*Slot       // free buffers to send from
 	last              time.Duration // when something last completed
 	closed, said      bool
+	heard             time.Duration // when a message last came
+	quiet             silence       // of datagrams
+	pace              pace          // of datagrams
 }
 
 func newStream(l *Leg) *stream {
@@ -32,6 +35,12 @@ func newStream(l *Leg) *stream {
 func (t *stream) Post() (time.Duration, error) {
 	s := t.Spec
 	t.had, t.hadGot = t.done, t.got
+	if s.Lossy() {
+		if err := t.pace.tell(t.Leg); err != nil {
+			return 0, err
+		}
+		t.pace.look(s, t.since(), t.posted)
+	}
 	if t.open() && !t.closed {
 		if t.Stop.Load() {
 			t.total = t.posted
@@ -45,10 +54,9 @@ func (t *stream) Post() (time.Duration, error) {
 		if s.Iters > 0 && !t.inject && !t.txm.on {
 			most = min(t.total, s.Warmup)
 		}
-		for n := 0; n < len(t.tx) && len(t.ready) > 0 && t.posted != most; n++ {
+		for n := 0; n < len(t.tx) && len(t.ready) > 0 && t.posted != most && !t.pace.holds(s, t.posted); n++ {
 			b := t.ready[len(t.ready)-1]
-			t.fill(b.Buf, uint64(t.posted))
-			ok, err := t.Conn.Send(b.Buf, t.posted, b)
+			ok, err := t.post(b, t.posted)
 			if err != nil {
 				return 0, postError(err)
 			}
@@ -68,6 +76,9 @@ func (t *stream) Post() (time.Duration, error) {
 			t.tell()
 		}
 	}
+	if !t.closed && t.pace.holds(s, t.posted) {
+		return t.pace.left(t.since()), nil
+	}
 	if t.inject && !t.closed { // an injected message has no completion, so nothing would end a wait
 		return 0, nil
 	}
@@ -75,12 +86,20 @@ func (t *stream) Post() (time.Duration, error) {
 }
 
 func (t *stream) Take(c *Completion) error {
+	if t.Spec.Lossy() && (c.word || !c.Sent && c.Seq >= wordBit) {
+		return t.pace.take(t.Leg, c)
+	}
 	if c.Sent {
 		t.done++
 		t.ready = append(t.ready, c.Slot)
+		t.accessed(c)
 		return nil
 	}
+	if t.Spec.Lossy() && !t.fresh(c) {
+		return t.recv(c.Slot)
+	}
 	t.got++
+	t.pace.came(c)
 	t.verify(c)
 	return t.recv(c.Slot)
 }
@@ -90,6 +109,9 @@ func (t *stream) Look(n int) (bool, error) {
 	s := t.Spec
 	if n > 0 || t.inject {
 		now, before := t.since(), max(t.last, t.opened)
+		if t.got > t.hadGot {
+			t.heard = now
+		}
 		if n > 0 || !t.closed {
 			t.last = now
 		}
@@ -114,7 +136,9 @@ func (t *stream) Look(n int) (bool, error) {
 		return false, nil
 	}
 	if peer := t.PeerSent.Load(); len(t.rx) > 0 && (peer < 0 || t.got < peer) {
-		return false, nil
+		if peer < 0 || !s.Lossy() || !t.quiet.lasts(t.since(), t.got) {
+			return false, nil
+		}
 	}
 	if !t.said {
 		t.said = true
@@ -126,6 +150,6 @@ func (t *stream) Look(n int) (bool, error) {
 
 func (t *stream) Finish() {
 	t.txm.end(t.last, t.done)
-	t.rxm.end(t.last, t.got)
+	t.rxm.end(t.heard, t.got)
 	t.Res.Sent, t.Res.Received = t.posted, t.got
 }

@@ -59,3 +59,36 @@ func (h *histogram) latency() *record.Latency {
 		Min: h.min, P50: at(50), P90: at(90), P99: at(99), P999: at(99.9), Max: h.max, Mean: h.sum / max(1, float64(h.count())), StdDev: h.h.StdDev(), HDR: string(b),
 	}
 }
+
+// A Histogram collects times that are measured elsewhere: between ranks.
+type Histogram struct{ h *histogram }
+
+// NewHistogram returns an empty Histogram.
+func NewHistogram() *Histogram { return &Histogram{newHistogram()} }
+
+// Record counts a time.
+func (h *Histogram) Record(d time.Duration) { h.h.record(d, 1) }
+
+// Reset forgets all times.
+func (h *Histogram) Reset() {
+	h.h.h.Reset()
+	h.h.min, h.h.max, h.h.sum = 0, 0, 0
+}
+
+// Latency describes the times, nil if there are none.
+func (h *Histogram) Latency() *record.Latency {
+	if h.h.count() == 0 {
+		return nil
+	}
+	return h.h.latency()
+}
+
+// Add adds the times that another Histogram described.
+func (h *Histogram) Add(l *record.Latency) error {
+	o, err := hdr.Decode([]byte(l.HDR))
+	if err != nil {
+		return err
+	}
+	h.h.merge(&histogram{h: o, min: l.Min, max: l.Max, sum: l.Mean * float64(o.TotalCount())})
+	return nil
+}

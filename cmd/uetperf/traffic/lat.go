@@ -6,17 +6,19 @@ import "time"
 // comes back.
 type pingpong struct {
 	*Leg
-	total int64 // round trips to make
-	n     int64
-	i     int   // index of the slot of round trip n
-	done  int64 // sends completed
-	got   int64 // messages received
-	m     meter
-	begin time.Duration // of the current round trip
-	rtt   time.Duration // duration of the last round trip
-	last  time.Duration // end of the last round trip
-	pause time.Duration // ping: when the pause ends
-	out   *Slot         // the slot whose receive is to be posted again
+	total  int64 // round trips to make
+	n      int64
+	i      int   // index of the slot of round trip n
+	done   int64 // sends completed
+	got    int64 // messages received
+	m      meter
+	begin  time.Duration // of the current round trip
+	rtt    time.Duration // duration of the last round trip
+	last   time.Duration // end of the last round trip
+	pause  time.Duration // ping: when the pause ends
+	out    *Slot         // the slot whose receive is to be posted again
+	missed int64         // round trips without an answer in time
+	lost   bool          // the last one has none
 	// filled says that the next message only waits for room, away that it is under way, back
 	// that it came back, drained that no other follows.
 	filled, away, back, drained bool
@@ -45,7 +47,10 @@ func (t *pingpong) next() int {
 // Post begins the next round trip.
 func (t *pingpong) Post() (time.Duration, error) {
 	s := t.Spec
-	if t.drained || t.away {
+	switch {
+	case t.away && s.Lossy():
+		return max(t.begin+answerTime-t.since(), 1), nil
+	case t.drained || t.away:
 		return Idle, nil
 	}
 	if !t.filled {
@@ -59,11 +64,10 @@ func (t *pingpong) Post() (time.Duration, error) {
 			t.pause = 0
 		}
 		if !stop {
-			t.fill(t.slot().Buf, uint64(t.n))
 			t.begin = t.since()
 			// The warm-up takes at most as long as the test.
 			if t.n == s.Warmup || !t.m.on && s.Iters == 0 && t.begin >= s.Time {
-				t.m.start(t.begin, t.n)
+				t.m.start(t.begin, t.n-t.missed)
 			}
 			stop = s.Iters == 0 && t.m.on && t.begin-t.m.from >= s.Time
 		}
@@ -75,7 +79,7 @@ func (t *pingpong) Post() (time.Duration, error) {
 		t.filled = true
 	}
 	b := t.slot()
-	ok, err := t.Conn.Send(b.Buf, t.n, b)
+	ok, err := t.post(b, t.n)
 	if err != nil {
 		return 0, postError(err)
 	}
@@ -93,13 +97,14 @@ func (t *pingpong) Post() (time.Duration, error) {
 
 // finishRound does what is left of the last round trip while the next one is under way.
 func (t *pingpong) finishRound() error {
-	if t.m.on && t.n > t.m.base {
+	if t.m.on && !t.lost && t.n-t.missed > t.m.base {
 		d := t.rtt
-		if t.Spec.Test == Lat {
+		if t.Spec.Test == Lat && !t.Spec.OneSided() {
 			d /= 2
 		}
 		t.hist.record(d, 1)
 	}
+	t.lost = false
 	if b := t.out; b != nil {
 		t.out = nil
 		return t.recv(b)
@@ -111,7 +116,14 @@ func (t *pingpong) Take(c *Completion) error {
 	if c.Sent {
 		c.busy = false
 		t.done++
+		if t.Spec.OneSided() {
+			t.back = true
+			t.accessed(c)
+		}
 		return nil
+	}
+	if t.Spec.Lossy() && (!t.fresh(c) || !t.away || c.Seq != t.n) { // it came too late, or again
+		return t.recv(c.Slot)
 	}
 	t.back = true
 	t.got++
@@ -128,12 +140,18 @@ func (t *pingpong) Look(int) (bool, error) {
 	if t.drained && t.done >= t.n {
 		return t.finished()
 	}
+	if t.away && !t.back && t.Spec.Lossy() && t.since()-t.begin >= answerTime {
+		t.back, t.lost = true, true
+		t.missed++
+	}
 	if t.drained || !t.away || !t.back || t.tx[t.next()].busy {
 		return false, nil
 	}
 	t.away = false
-	t.last = t.since()
-	t.rtt = t.last - t.begin
+	now := t.since()
+	if t.rtt = 0; !t.lost {
+		t.last, t.rtt = now, now-t.begin
+	}
 	if t.n == 0 {
 		t.Res.First = t.rtt
 	}
@@ -144,12 +162,15 @@ func (t *pingpong) Look(int) (bool, error) {
 		t.Reply(t.n-1, t.rtt)
 	}
 	if d := t.Spec.Interval; d > 0 && t.n < t.total {
-		t.pause = t.last + d
+		t.pause = now + d
 	}
 	return false, nil
 }
 
 func (t *pingpong) Finish() {
-	t.m.end(t.last, t.n)
+	t.m.end(t.last, t.n-t.missed)
 	t.Res.Sent, t.Res.Received = t.n, t.got
+	if t.Spec.Lossy() {
+		t.Res.Received = t.n - t.missed
+	}
 }

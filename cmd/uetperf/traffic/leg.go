@@ -47,14 +47,15 @@ type Leg struct {
 
 	// Live is the number of messages so far, for interval lines.
 	Live atomic.Int64
-	// Reply is called for every round trip of a ping.
+	// Reply is called for every round trip of a ping; rtt is 0 if no answer came in time.
 	Reply func(n int64, rtt time.Duration)
 
 	Spec   *Spec
 	Index  int // of the stream
 	Server bool
 	tx, rx []Slot
-	hist   *histogram // measured times: half of each round trip, but all of a ping's
+	words  []Slot     // streams of datagrams: to send words from, or to receive them in
+	hist   *histogram // measured times: half of each round trip, but all of a ping's or an access
 	ledger *pattern.Ledger
 	ex     exchanged // of load and rr
 	Res    LegResult
@@ -127,6 +128,9 @@ func NewLeg(s *Spec, index int, server bool, g *Group) *Leg {
 		// by what a batch of completions may add.
 		l.ledger = pattern.NewLedger(4*s.Window + 1024)
 	}
+	if s.Lossy() {
+		l.ledger = pattern.NewLedger(lossySpan)
+	}
 	if !server && (s.Pingpong() || s.Exchanges()) {
 		l.hist = newHistogram()
 	}
@@ -137,14 +141,21 @@ func NewLeg(s *Spec, index int, server bool, g *Group) *Leg {
 	if s.Sends(server) {
 		l.tx = slots(tx, txBufs, s.Size)
 	}
+	if !server && (s.Op == Swap || s.Op == CAS) {
+		l.operands()
+	}
 	switch {
+	case s.OneSided():
 	case s.Sends(!server):
 		l.rx = slots(rx, rxBufs, s.Size)
 	case s.Pingpong() || s.Exchanges():
 		l.rx = slots(rx, rxBufs, back)
 	}
-	l.again = make([]*Slot, 0, len(l.rx))
-	if s.Exchanges() && server {
+	if s.Lossy() && !s.Pingpong() && !s.Exchanges() {
+		l.words = slots(words, 1, 0)
+	}
+	l.again = make([]*Slot, 0, len(l.rx)+len(l.words))
+	if s.Exchanges() && server && !s.OneSided() {
 		for i, r := range slots(rx, rxBufs, back) {
 			l.rx[i].Reply = r.Buf
 		}
@@ -155,6 +166,8 @@ func NewLeg(s *Spec, index int, server bool, g *Group) *Leg {
 // newTest makes the test of a leg.
 func newTest(l *Leg) Test {
 	switch s := l.Spec; {
+	case s.OneSided() && l.Server:
+		return &passive{Leg: l}
 	case s.Test == Incast && l.Server:
 		return newSink(l)
 	case s.Test == Incast:
@@ -179,6 +192,7 @@ func slots(n, bufs int, size int64) []Slot {
 	for i := range v {
 		b := i % bufs * int(size)
 		v[i].Buf = slab[b : b+int(size) : b+int(size)]
+		v[i].Place = i
 	}
 	return v
 }
@@ -187,6 +201,14 @@ func slots(n, bufs int, size int64) []Slot {
 func (l *Leg) Start() error {
 	for i := range l.rx {
 		if err := l.recv(&l.rx[i]); err != nil {
+			return err
+		}
+	}
+	for i := range l.words {
+		if l.words[i].word = len(l.rx) > 0; l.words[i].word {
+			continue
+		}
+		if err := l.recv(&l.words[i]); err != nil {
 			return err
 		}
 	}
@@ -269,7 +291,7 @@ func (l *Leg) End(err error) {
 	if l.check == nil {
 		return
 	}
-	if n := l.PeerSent.Load(); err == nil && n >= 0 && !l.Spec.Pingpong() && !l.Spec.Churn && l.Senders == nil {
+	if n := l.PeerSent.Load(); err == nil && n >= 0 && !l.Spec.Pingpong() && !l.Spec.Churn && (!l.Spec.OneSided() || l.Server && l.Spec.Op == WriteData) && !l.Spec.Lossy() && l.Senders == nil {
 		l.check.Wrong += int64(l.ledger.Gaps(uint64(n)))
 	}
 	l.Res.Check = l.check
@@ -375,7 +397,7 @@ func (l *Leg) compare(c *Completion) {
 	wrong := l.wrong(c, l.Spec.Size, uint64(c.Seq))
 	// Messages of an ordered endpoint use the receives in the order posted.
 	dup := c.Seq < 0
-	if !dup && !l.Spec.Churn { // failed transactions leave gaps
+	if !dup && !l.Spec.Churn && !l.Spec.Lossy() { // failed transactions leave gaps; fresh has noted a datagram
 		dup = !l.ledger.Take(uint64(c.Seq)) || l.Spec.Mode == "rod" && c.Seq != c.seq
 	}
 	l.countChecked(dup, wrong)

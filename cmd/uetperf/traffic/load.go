@@ -5,6 +5,8 @@ import "time"
 // Load and rr exchange requests and replies. A reply has the number of its request, so
 // replies may come in any order.
 //
+// With an operation on memory of the server a request ends with its completion, and nobody replies.
+//
 // Load is an open loop: each request has a time at which it is meant to begin, whatever
 // became of earlier ones. Its latency counts from that time to the reply. A round trip
 // needs only one clock, and ends with an act of the application at the other end rather
@@ -50,11 +52,13 @@ type exchange struct {
 	window   int64
 	due      []time.Duration // intended times, by number of the request modulo the length; -1 means answered
 	ready    []*Slot
-	posted   int64 // requests posted
-	sent     int64 // requests whose send completed
-	got      int64 // replies
-	oldest   int64 // oldest unanswered request
-	first    int64 // first measured request; -1 means none yet
+	asked    []time.Duration // as due, when requests that may be lost really began
+	missed   int64           // those without a reply in time
+	posted   int64           // requests posted
+	sent     int64           // requests whose send completed
+	got      int64           // replies
+	oldest   int64           // oldest unanswered request
+	first    int64           // first measured request; -1 means none yet
 	from     time.Duration
 	measured int64
 	last     time.Duration
@@ -76,6 +80,9 @@ func newExchange(l *Leg) *exchange {
 		ring *= 2
 	}
 	t.due = make([]time.Duration, ring)
+	if l.Spec.Lossy() {
+		t.asked = make([]time.Duration, ring)
+	}
 	return t
 }
 
@@ -96,11 +103,11 @@ func (t *exchange) Post() (time.Duration, error) {
 			break
 		}
 		b := t.ready[len(t.ready)-1]
-		t.fill(b.Buf, uint64(t.posted))
+		b.seq = t.posted
 		if t.arr != nil {
 			now = t.since()
 		}
-		ok, err := t.Conn.Send(b.Buf, t.posted, b)
+		ok, err := t.post(b, t.posted)
 		if err != nil {
 			return 0, postError(err)
 		}
@@ -109,6 +116,9 @@ func (t *exchange) Post() (time.Duration, error) {
 		}
 		t.ready = t.ready[:len(t.ready)-1]
 		*t.at(t.posted) = at
+		if t.asked != nil {
+			t.asked[t.posted&int64(len(t.asked)-1)] = now
+		}
 		t.posted++
 		if t.first >= 0 {
 			ex.offered++
@@ -128,7 +138,7 @@ func (t *exchange) Post() (time.Duration, error) {
 }
 
 // room reports whether the window has room for a request.
-func (t *exchange) room() bool { return len(t.ready) > 0 && t.posted-t.got < t.window }
+func (t *exchange) room() bool { return len(t.ready) > 0 && t.posted-t.got-t.missed < t.window }
 
 // bound finds out whether the next request, meant to begin at at, is the first measured
 // one, or beyond the end.
@@ -185,31 +195,60 @@ func (t *exchange) Take(c *Completion) error {
 	if c.Sent {
 		t.sent++
 		t.ready = append(t.ready, c.Slot)
+		if t.Spec.OneSided() {
+			t.accessed(c)
+			t.replied(c.seq)
+		}
 		return nil
 	}
-	seq := c.Seq
-	known := seq >= t.oldest && seq < t.posted && *t.at(seq) != answered
-	if known {
-		at := t.at(seq)
-		if t.first >= 0 && seq >= t.first {
-			t.measured++
-			t.last = t.now
-			t.hist.record(t.now-*at, 1)
+	if t.Spec.Lossy() && !t.Leg.fresh(c) {
+		return t.recv(c.Slot)
+	}
+	if known := t.replied(c.Seq); known || !t.Spec.Lossy() { // a datagram may come too late
+		t.verifyReply(c, known)
+	}
+	return t.recv(c.Slot)
+}
+
+// replied ends a request. It reports whether it was unanswered.
+func (t *exchange) replied(seq int64) bool {
+	if seq < t.oldest || seq >= t.posted || *t.at(seq) == answered {
+		return false
+	}
+	at := t.at(seq)
+	if t.first >= 0 && seq >= t.first {
+		t.measured++
+		t.last = t.now
+		t.hist.record(t.now-*at, 1)
+	}
+	*at = answered
+	t.got++
+	t.pass()
+	return true
+}
+
+// pass finds the oldest unanswered request. One without a reply in time is lost, if it may be.
+func (t *exchange) pass() {
+	for ; t.oldest < t.posted; t.oldest++ {
+		at := t.at(t.oldest)
+		if *at == answered {
+			continue
+		}
+		if t.asked == nil || t.since()-t.asked[t.oldest&int64(len(t.asked)-1)] < answerTime {
+			return
 		}
 		*at = answered
-		t.got++
-		for t.oldest < t.posted && *t.at(t.oldest) == answered {
-			t.oldest++
-		}
+		t.missed++
 	}
-	t.verifyReply(c, known)
-	return t.recv(c.Slot)
 }
 
 func (t *exchange) Look(int) (bool, error) {
 	t.fresh = false
+	if t.asked != nil {
+		t.pass()
+	}
 	t.Live.Store(t.got)
-	if t.closed && t.got == t.posted && t.sent == t.posted {
+	if t.closed && t.got+t.missed == t.posted && t.sent == t.posted {
 		return t.finished()
 	}
 	return false, nil

@@ -1,6 +1,9 @@
 package traffic
 
 import (
+	"cmp"
+	"errors"
+	"fmt"
 	"math/rand/v2"
 	"time"
 )
@@ -17,6 +20,9 @@ type Mix struct {
 	Paths                             int // 0 means drawn
 	// Impaired says that the network in between supports one path only.
 	Impaired bool
+	// Accesses adds tests of operations on memory of the server, also by RUDI, Datagrams those of
+	// datagrams.
+	Accesses, Datagrams bool
 }
 
 const (
@@ -31,7 +37,84 @@ const (
 	// can inject.
 	mixBytes  = 32 << 20
 	mixInject = 1024
+	// mixDatagram is the longest datagram, which fits into one packet everywhere.
+	mixDatagram = 1024
 )
+
+// A family is a kind of operation.
+type family int
+
+const (
+	messages family = iota
+	accesses
+	datagrams
+)
+
+// families returns the families that the pinned settings leave.
+func (m *Mix) families() []family {
+	var out []family
+	access := (&Spec{Op: m.Op}).OneSided()
+	twoSided := m.Op != "" && !access
+	if !access && m.Mode != RUDI && m.Mode != UUD && m.Complete != "commit" {
+		out = append(out, messages)
+	}
+	if m.Accesses && !twoSided && m.Mode != UUD && m.Complete != "inject" && m.Complete != "match" {
+		out = append(out, accesses)
+	}
+	if m.Datagrams && m.Base.EP != MSG && (m.Op == "" || m.Op == Send) && (m.Mode == "" || m.Mode == UUD) &&
+		(m.Complete == "" || m.Complete == "inject" || m.Complete == "transmit") {
+		out = append(out, datagrams)
+	}
+	return out
+}
+
+// Check returns an error if the pinned settings leave nothing to draw, or settings that do not
+// go together.
+func (m *Mix) Check() error {
+	switch op := cmp.Or(m.Op, "the operation"); {
+	case m.Mode == UUD && m.Base.EP == MSG:
+		return errors.New("mode uud is of datagrams, which need no connection: leave out -e msg, or --mode uud")
+	case m.Mode == UUD && m.Op != "" && m.Op != Send:
+		return fmt.Errorf("datagrams have operation send: leave out %s, or --mode uud", op)
+	case m.Mode == UUD && len(m.families()) == 0:
+		return fmt.Errorf("nobody says of a datagram that it arrived: with --mode uud take --complete transmit or inject, not %s", m.Complete)
+	case m.Mode == RUDI && m.Op != "" && m.Op != Write && m.Op != Read:
+		return fmt.Errorf("mode rudi is of the operations write and read, which may happen twice: take one of these instead of %s, or --mode rud", op)
+	case m.Mode == RUDI && m.Complete == "commit":
+		return errors.New("completion level commit needs a PDC: take --mode rud or rod, or another level")
+	case m.Complete == "commit" && m.Op != "" && m.Op != Write && m.Op != WriteData:
+		return fmt.Errorf("completion level commit is of the operations write and writedata: take one of these instead of %s, or another level", op)
+	case len(m.families()) == 0:
+		return fmt.Errorf("a test of %s has no completion level %s: leave out one of both", cmp.Or(m.Op, m.Mode), m.Complete)
+	}
+	return nil
+}
+
+// access makes the drawn test one of an operation on memory of the server.
+func (m *Mix) access(rng *rand.Rand, p *Spec) {
+	ops := []string{Write, WriteData, Read, FAdd, Swap, CAS}
+	switch {
+	case m.Mode == RUDI:
+		ops = []string{Write, Read}
+	case m.Complete == "commit":
+		ops = []string{Write, WriteData}
+	}
+	p.Op, p.Complete = pick(rng, ops...), pick(rng, "transmit", "delivery")
+	if m.Op != "" {
+		p.Op = m.Op
+	}
+	if (p.Op == Write || p.Op == Read) && p.Complete != "commit" && m.Complete != "commit" {
+		p.Mode = pick(rng, RUD, ROD, RUDI)
+	}
+}
+
+// numbers is the size of an atomic operation.
+func numbers(rng *rand.Rand, op string) int64 {
+	if op == CAS {
+		return 8
+	}
+	return 8 * (1 + rng.Int64N(MaxAdds/8))
+}
 
 func pick[T any](rng *rand.Rand, from ...T) T { return from[rng.IntN(len(from))] }
 
@@ -53,6 +136,20 @@ func (m *Mix) Draw(rng *rand.Rand, left time.Duration) (Spec, string) {
 	if p.EP != MSG {
 		kinds = append(kinds, Incast)
 	}
+	what := messages
+	if some := m.families(); len(some) == 1 {
+		what = some[0]
+	} else if len(some) > 1 {
+		what = pick(rng, some...)
+	}
+	switch what {
+	case accesses:
+		kinds = []string{Lat, BW, BW, Rate, Load}
+		m.access(rng, &p)
+	case datagrams:
+		kinds = []string{Ping, Lat, BW, BW, Rate, Load, RR}
+		p.EP, p.Op, p.Mode, p.Complete = Dgram, Send, UUD, pick(rng, "inject", "transmit")
+	}
 	kind := pick(rng, kinds...)
 	for _, v := range []struct {
 		is   *string
@@ -63,6 +160,9 @@ func (m *Mix) Draw(rng *rand.Rand, left time.Duration) (Spec, string) {
 		}
 	}
 	p.Size = pick(rng, m.Sizes...)
+	if p.Atomic() {
+		p.Size = numbers(rng, p.Op)
+	}
 	switch p.Test = kind; kind {
 	case Ping:
 		p.Parallel, p.Window, p.Iters, p.Time, p.Warmup, p.Interval = 1, 0, 5, 0, 0, time.Millisecond
@@ -83,6 +183,14 @@ func (m *Mix) Draw(rng *rand.Rand, left time.Duration) (Spec, string) {
 		}
 	case Incast:
 		p.Parallel, p.Within, p.Op, p.Window = 2+rng.IntN(MixParallel-1), 0.5, TSend, 1+rng.IntN(4)
+	}
+	switch what {
+	case accesses:
+		if p.Reverse, p.Bidir, p.Reply = false, false, 0; p.Op == Write {
+			p.Size = max(1, p.Size) // of no bytes there is nothing to verify
+		}
+	case datagrams:
+		p.Size, p.Reply = min(p.Size, mixDatagram), min(p.Reply, mixDatagram)
 	}
 	if p.Op == Inject {
 		switch {

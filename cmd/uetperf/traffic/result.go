@@ -61,7 +61,7 @@ func Result(s *Spec, legs []*Leg, peer []LegResult, spread *Spread) record.Run {
 		}
 	}
 	var here, there span // on the clocks of the two ends
-	var lost int64
+	var lost, sent int64
 	for i, l := range legs {
 		mine := l.Res
 		run.Transport.Add(&mine.Counters)
@@ -71,7 +71,13 @@ func Result(s *Spec, legs []*Leg, peer []LegResult, spread *Spread) record.Run {
 			theirs = peer[i]
 			run.PeerTransport.Add(&theirs.Counters)
 			addCheck(theirs.Check)
-			lost += max(0, mine.Sent-theirs.Received) + max(0, theirs.Sent-mine.Received)
+			sent += mine.Sent
+			if s.Lossy() && (s.Pingpong() || s.Exchanges()) {
+				lost += mine.Sent - mine.Received // round trips
+			} else {
+				sent += theirs.Sent
+				lost += max(0, mine.Sent-theirs.Received) + max(0, theirs.Sent-mine.Received)
+			}
 		}
 		if s.Pingpong() || s.Exchanges() {
 			run.Msgs += mine.Tx.Msgs
@@ -93,10 +99,10 @@ func Result(s *Spec, legs []*Leg, peer []LegResult, spread *Spread) record.Run {
 				continue
 			}
 			// The sender's completions tell when messages arrived, unless the level does not promise
-			// that, or the sender was lost.
+			// that, or the sender was lost. A datagram's completion never does.
 			m, local := d.from.Tx, d.from == &mine
 			run.MeasuredAt = "sender"
-			if s.Op == Inject || s.Complete == "inject" || m.Duration == 0 {
+			if s.Op == Inject || s.Complete == "inject" || s.Lossy() || m.Duration == 0 {
 				m, local = d.to.Rx, !local
 				run.MeasuredAt = "receiver"
 			}
@@ -124,7 +130,9 @@ func Result(s *Spec, legs []*Leg, peer []LegResult, spread *Spread) record.Run {
 	run.Bytes = run.Msgs * s.Size
 	run.DurationNS = int64(duration)
 	if peer != nil {
-		run.Lost = &lost
+		if run.Lost = &lost; s.Lossy() {
+			run.Sent = &sent
+		}
 	}
 	switch {
 	case s.Exchanges():
@@ -136,7 +144,7 @@ func Result(s *Spec, legs []*Leg, peer []LegResult, spread *Spread) record.Run {
 		run.FirstNS = int64(legs[0].Res.First)
 		if h := legs[0].hist; h.count() > 0 {
 			run.Latency = h.latency()
-			run.Latency.RTT = s.Test == Ping
+			run.Latency.RTT = s.Test == Ping || s.OneSided()
 		}
 	} else if duration > 0 && s.Test != RR {
 		bps, rate := float64(run.Bytes)*8/duration.Seconds(), float64(run.Msgs)/duration.Seconds()

@@ -2,6 +2,7 @@ package traffic
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"time"
 
@@ -35,12 +36,29 @@ const (
 	Send   = "send"
 	TSend  = "tsend"
 	Inject = "inject" // tagged
+	// The following access memory of the server, whose application takes no part.
+	Write = "write"
+	// WriteData is Write with remote CQ data: the server's application gets a completion for each.
+	WriteData = "writedata"
+	Read      = "read"
+	FAdd      = "fadd" // atomic fetch-and-add of 1 to numbers of 64 bits
+	Swap      = "swap" // atomic write of numbers of 64 bits that returns the old ones
+	CAS       = "cas"  // atomic compare-and-swap of one number of 64 bits
 )
 
 // Endpoint types.
 const (
-	RDM = "rdm"
-	MSG = "msg"
+	RDM   = "rdm"
+	MSG   = "msg"
+	Dgram = "dgram"
+)
+
+// Modes: how packets are delivered.
+const (
+	RUD  = "rud"
+	ROD  = "rod"
+	RUDI = "rudi" // for writes and reads, which may happen twice
+	UUD  = "uud"  // datagrams, which may be lost
 )
 
 // The security of a test covers its endpoints and its control exchange.
@@ -74,10 +92,10 @@ const (
 type Spec struct {
 	Test     string `json:"test"`
 	Op       string `json:"op"`
-	EP       string `json:"ep,omitempty"`  // rdm or msg; "" means rdm
+	EP       string `json:"ep,omitempty"`  // rdm, msg or dgram; "" means rdm
 	Sec      string `json:"sec,omitempty"` // off, psk or tls; "" means off
-	Mode     string `json:"mode"`          // rud or rod
-	Complete string `json:"complete"`      // inject, transmit or delivery
+	Mode     string `json:"mode"`          // rud, rod, rudi or uud
+	Complete string `json:"complete"`      // inject, transmit, delivery or match
 	Size     int64  `json:"size"`
 	// Iters is the number of measured round trips, or of messages per stream. 0 means that
 	// Time decides.
@@ -135,7 +153,7 @@ func (s *Spec) Pingpong() bool { return s.Test == Ping || s.Test == Lat }
 func (s *Spec) Exchanges() bool { return s.Test == Load || s.Test == RR }
 
 // Numbered reports whether each message has a number, even if it is not checked.
-func (s *Spec) Numbered() bool { return s.Check || s.Exchanges() || s.Test == Incast }
+func (s *Spec) Numbered() bool { return s.Check || s.Exchanges() || s.Test == Incast || s.Lossy() }
 
 // maxRate bounds Rate: no host can count more messages.
 const maxRate = 1e9
@@ -160,15 +178,44 @@ func (s *Spec) Sampling() time.Duration {
 // Endpoint is the type of the endpoints.
 func (s *Spec) Endpoint() string { return cmp.Or(s.EP, RDM) }
 
+// Control is the type of the endpoints that both ends arrange a test by.
+func (s *Spec) Control() string {
+	if s.EP == Dgram {
+		return RDM
+	}
+	return s.Endpoint()
+}
+
+// Lossy reports whether messages may be lost.
+func (s *Spec) Lossy() bool { return s.Mode == UUD }
+
 // Security is what secures the endpoints.
 func (s *Spec) Security() string { return cmp.Or(s.Sec, Off) }
 
+// OneSided reports whether the operation accesses memory of the server.
+func (s *Spec) OneSided() bool {
+	return s.Op == Write || s.Op == WriteData || s.Op == Read || s.Atomic()
+}
+
+// Atomic reports whether the operation is an atomic one on numbers.
+func (s *Spec) Atomic() bool { return s.Op == FAdd || s.Op == Swap || s.Op == CAS }
+
+// Durable reports whether an operation ends when its bytes would survive a loss of power at the server.
+func (s *Spec) Durable() bool { return s.Complete == "commit" }
+
+// MaxAdds is how many bytes of numbers one fetch-and-add or swap changes at most.
+const MaxAdds = 512
+
+// Places is how many places of Size bytes the memory of the server has: one for each operation
+// that may be under way.
+func (s *Spec) Places() int { return s.EffectiveWindow() }
+
 // Tagged reports whether messages are tagged.
-func (s *Spec) Tagged() bool { return s.Op != Send }
+func (s *Spec) Tagged() bool { return s.Op == TSend || s.Op == Inject }
 
 // Sends reports whether a side sends messages that are not answers.
 func (s *Spec) Sends(server bool) bool {
-	if s.Pingpong() || s.Exchanges() || s.Test == Incast {
+	if s.Pingpong() || s.Exchanges() || s.Test == Incast || s.OneSided() {
 		return !server
 	}
 	return s.Bidir || s.Reverse == server
@@ -186,11 +233,11 @@ func (s *Spec) Validate() error {
 	}
 	for _, err := range []error{
 		oneOf("test", s.Test, Ping, Lat, BW, Rate, Load, RR, Incast),
-		oneOf("operation", s.Op, Send, TSend, Inject),
-		oneOf("endpoint type", s.Endpoint(), RDM, MSG),
+		oneOf("operation", s.Op, Send, TSend, Inject, Write, WriteData, Read, FAdd, Swap, CAS),
+		oneOf("endpoint type", s.Endpoint(), RDM, MSG, Dgram),
 		oneOf("security", s.Security(), Off, PSK, TLS),
-		oneOf("mode", s.Mode, "rud", "rod"),
-		oneOf("completion level", s.Complete, "inject", "transmit", "delivery"),
+		oneOf("mode", s.Mode, RUD, ROD, RUDI, UUD),
+		oneOf("completion level", s.Complete, "inject", "transmit", "delivery", "match", "commit"),
 		oneOf("progress", s.Progress, "auto", "manual"),
 		oneOf("congestion control", s.CC, "nscc"),
 		oneOf("gso", s.GSO, "auto", "on", "off"),
@@ -207,6 +254,16 @@ func (s *Spec) Validate() error {
 	switch {
 	case s.EP != MSG && s.Sec == TLS:
 		return fmt.Errorf("security tls is of connections: take --ep msg, or --sec psk")
+	case s.Lossy() != (s.EP == Dgram):
+		return fmt.Errorf("mode %s and endpoint type %s do not go together: datagrams have mode uud and --ep dgram", s.Mode, s.Endpoint())
+	case s.Lossy() && s.Churn:
+		return errors.New("datagrams open and close nothing: leave --churn out, or --mode uud")
+	case s.Lossy() && (s.Op != Send || s.Test == Incast):
+		return fmt.Errorf("datagrams have operation send in ping, lat, bw, rate, load and rr: leave out %s of %s, or --mode uud", s.Op, s.Test)
+	case s.Lossy() && s.Complete != "inject" && s.Complete != "transmit":
+		return fmt.Errorf("nobody says of a datagram that it arrived: with mode uud take --complete transmit or inject, not %s", s.Complete)
+	case s.Lossy() && s.largest() > cmp.Or(int64(s.MTU), onePacket):
+		return fmt.Errorf("size %s does not fit into one packet, as a datagram must: at most %d", units.Size(s.largest()), cmp.Or(int64(s.MTU), onePacket))
 	case s.Size > MaxMemory/2:
 		return fmt.Errorf("size %s is more than %s, the most that a test has buffers for", units.Size(s.Size), units.Bytes(MaxMemory/2))
 	case s.Size < 0:
@@ -243,6 +300,26 @@ func (s *Spec) Validate() error {
 		return fmt.Errorf("%s has no other direction: leave -R and --bidir out", s.Test)
 	case s.Op == Inject && (s.Exchanges() || s.Test == Incast), s.Op == Send && s.Test == Incast:
 		return fmt.Errorf("%s has no operation %s", s.Test, s.Op)
+	case s.OneSided() && s.Test != Lat && s.Test != BW && s.Test != Rate && s.Test != Load:
+		return fmt.Errorf("%s has no operation %s, lat, bw, rate and load have: take one of these", s.Test, s.Op)
+	case s.OneSided() && s.Reply > 0:
+		return fmt.Errorf("nobody replies to operation %s, which ends with its completion: leave --reply out", s.Op)
+	case s.OneSided() && (s.Reverse || s.Bidir):
+		return fmt.Errorf("the client alone has operation %s: leave -R and --bidir out", s.Op)
+	case s.OneSided() && (s.Complete == "match" || s.Complete == "inject"): // inject says nothing of arrival, and the server does not look
+		return fmt.Errorf("a test of %s has no completion level %s", s.Op, s.Complete)
+	case s.Mode == RUDI && s.Op != Write && s.Op != Read:
+		return fmt.Errorf("mode rudi is of the operations write and read, which may happen twice: take one of these instead of %s, or --mode rud", s.Op)
+	case s.Mode == RUDI && s.Durable():
+		return fmt.Errorf("completion level commit needs a PDC: take --mode rud or rod")
+	case s.Durable() && s.Op != Write && s.Op != WriteData:
+		return fmt.Errorf("completion level commit is of the operations write and writedata: take one of these instead of %s, or another level", s.Op)
+	case s.Complete == "match" && s.Op == Inject:
+		return errors.New("an injected message has no completion, so none at match")
+	case s.Op == CAS && s.Size != 8:
+		return fmt.Errorf("size %d is not the 8 bytes of the number that cas compares", s.Size)
+	case s.Atomic() && (s.Size < 8 || s.Size > MaxAdds || s.Size%8 != 0):
+		return fmt.Errorf("size %d is not one to %d numbers of 8 bytes", s.Size, MaxAdds/8)
 	case s.Reply < 0 || s.Reply > MaxMemory/2 || s.Reply > 0 && !s.Exchanges():
 		return fmt.Errorf("--reply %d is not 0 to %s, of load and rr", s.Reply, units.Bytes(MaxMemory/2))
 	case s.Test == Load && !(s.Rate > 0 && s.Rate <= maxRate) || s.Test != Load && s.Rate != 0:
@@ -283,8 +360,11 @@ const (
 // slots returns how many messages each direction of a leg has outstanding, and how many
 // buffers it has.
 func (s *Spec) slots() (tx, txBufs, rx, rxBufs int) {
+	if s.Pingpong() && s.OneSided() { // the next one begins when this one has ended
+		return 1, 1, 1, 1
+	}
 	if s.Pingpong() {
-		if s.Size > onePacket || s.Complete == "delivery" {
+		if s.Size > onePacket || s.Complete == "delivery" || s.Complete == "match" {
 			return 2, 2, 4, 4
 		}
 		return pongs, pongs, 2 * pongs, 2 * pongs
@@ -294,6 +374,10 @@ func (s *Spec) slots() (tx, txBufs, rx, rxBufs int) {
 			return n
 		}
 		return int(max(1, min(int64(n), mem/s.largest())))
+	}
+	if s.Lossy() { // what finds no receive is lost
+		rx = max(2*s.Window, lossyRecvs)
+		return s.Window, s.Window, rx, rx
 	}
 	// Checked data needs a buffer for each outstanding message.
 	if s.Check {

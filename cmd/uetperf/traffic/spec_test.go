@@ -37,7 +37,7 @@ func TestSpecValidate(t *testing.T) {
 	}
 	for name, change := range map[string]func(*Spec){
 		"test":        func(s *Spec) { s.Test = "x" },
-		"op":          func(s *Spec) { s.Op = "write" },
+		"op":          func(s *Spec) { s.Op = "shuffle" },
 		"mode":        func(s *Spec) { s.Mode = "uud" },
 		"level":       func(s *Spec) { s.Complete = "commit" },
 		"progress":    func(s *Spec) { s.Progress = "" },
@@ -81,6 +81,16 @@ func TestSpecValidate(t *testing.T) {
 		"within":      func(s *Spec) { *s = incasting(2, 8, time.Second); s.Within = math.NaN() },
 		"incast send": func(s *Spec) { *s = incasting(2, 8, time.Second); s.Op = Send },
 		"incast msg":  func(s *Spec) { *s = incasting(2, 8, time.Second); s.EP = MSG },
+		"write load":  func(s *Spec) { *s = exchanging(Load, Write, 8, 8) },
+		"write back":  func(s *Spec) { s.Op, s.Reverse = Write, true },
+		"read inject": func(s *Spec) { s.Op, s.Complete = Read, "inject" },
+		"add halves":  func(s *Spec) { s.Op, s.Size = FAdd, 12 },
+		"add more":    func(s *Spec) { s.Op, s.Size = FAdd, 520 },
+		"swap halves": func(s *Spec) { s.Op, s.Size = Swap, 12 },
+		"cas of two":  func(s *Spec) { s.Op, s.Size = CAS, 16 },
+		"rudi send":   func(s *Spec) { s.Mode = RUDI },
+		"rudi add":    func(s *Spec) { s.Mode, s.Op, s.Size = RUDI, FAdd, 8 },
+		"rudi commit": func(s *Spec) { s.Mode, s.Op, s.Complete = RUDI, Write, "commit" },
 		"incast all":  func(s *Spec) { *s = incasting(64, 8, time.Second); s.Window = 1024 },
 	} {
 		s := ok

@@ -38,6 +38,9 @@ type Conn interface {
 	// number seq. It returns false if there is no room now. A message of a test that injects
 	// has no completion.
 	Send(b []byte, seq int64, s *Slot) (bool, error)
+	// Access posts an operation of the test on the place of s in the memory of the server, from s.Buf
+	// or to it. It returns false if there is no room now.
+	Access(s *Slot) (bool, error)
 	// Recv posts a receive to s.Buf. It returns false if there is no room now.
 	Recv(s *Slot) (bool, error)
 	// Fill writes the contents of message n to b. Verify counts the bytes of b that differ
@@ -54,20 +57,25 @@ type Conn interface {
 
 // A Completion is an operation that succeeded.
 type Completion struct {
-	*Slot
-	Sent bool  // a send; false means a receive
-	Len  int   // length of a received message
-	Seq  int64 // number of the message, -1 if it has none
+	*Slot       // nil for a write with data of the other end
+	Sent  bool  // a send, or an access; false means a receive
+	Len   int   // length of a received message
+	Seq   int64 // number of the message, -1 if it has none
 }
 
 // A Slot is a message buffer. It is the context of the operation that uses it.
 type Slot struct {
 	Buf   []byte
 	Reply []byte // buffer of the reply to a request in Buf
-	seq   int64  // receives: number of the receive in the order posted
-	num   int64  // requests: number of the request
-	len   int    // requests: length
-	busy  bool   // lat and ping: the send has not completed
+	// New is what swap and cas write, Old what they shall find there.
+	New, Old []byte
+	Place    int    // the place in the memory of the server that an access is for
+	Data     uint64 // what a write with data tells the server's application
+	seq      int64  // receives: number of the receive in the order posted; accesses of load: number of the request
+	num      int64  // requests: number of the request; swap and cas: how many have ended at the place
+	len      int    // requests: length
+	busy     bool   // lat and ping: the send has not completed
+	word     bool   // it sends words to a sender of datagrams: see pace
 }
 
 // Idle is how long a test waits that only waits for completions and signals.

@@ -18,7 +18,7 @@ func (h *Host) everDied() bool {
 // success.
 func (w *World) mayFail(o *Op) bool {
 	late := o.Ordered && o.Event.Cause == transport.TooBig && !o.Event.Unknown // F7: only for certain
-	return w.spec.MayFail || o.WrongRI || w.targetEnded(o) || late && w.void > 0
+	return w.spec.MayFail || o.WrongRI || w.targetEnded(o) || late && w.void > 0 || w.removedFrom(o)
 }
 
 // targetEnded reports whether the endpoint that a send is for has ever ended, or one of the
@@ -52,7 +52,7 @@ func (w *World) sendEnded(o *Op) {
 		w.Failf("%s: truncation at the sender of %v", h.Name(), o)
 	case e.Cause == transport.Cancelled:
 		w.wanted(o)
-		if o.cancel && (o.txPieces > 0 || e.Unknown) {
+		if o.cancel && (o.txPieces > 0 && len(o.deferrals) == 0 || e.Unknown) {
 			w.Failf("%s: cancelled after packets left: %v", h.Name(), o)
 		}
 		w.certain(o)
@@ -111,12 +111,22 @@ func (w *World) certain(o *Op) {
 		case (o.Event.Cause == transport.Rejected || o.refused) && len(w.Hosts[o.Peer].born) > 1:
 			// One life of the target refused it, and the next one may have accepted a copy that
 			// was under way. In clear nothing distinguishes the two (T22).
+		case w.spec.Secure == transport.SecureNone && o.deferredBefore(d.life):
+			// A former life of the target deferred it, and died with that. A copy of the attempt was under
+			// way, and this life accepted it. In clear nothing distinguishes the two (T22).
 		case d.receive != nil:
 			w.Failf("%s: %v fails for certain (%v), but %s received it in %v", o.Host.Name(), o, o.Event.Cause, w.Hosts[o.Peer].Name(), d.receive)
-		case d.allAt != 0 && !o.voided && !o.refused && o.Event.Cause != transport.Rejected && o.Event.Cause != transport.NotReady && o.Event.Cause != transport.NoResource:
+		case d.allAt != 0 && o.by != nil && o.by.renumbered && !o.by.gave(o, d):
+			// Who refused its Start_PSN executed nothing of what came under the former one.
+		case d.allAt != 0 && len(o.deferrals) == 0 && !o.voided && !o.refused && o.Event.Cause != transport.Rejected && o.Event.Cause != transport.NotReady && o.Event.Cause != transport.NoResource:
 			w.Failf("%s: %v fails for certain (%v), but all of it was given to the target", o.Host.Name(), o, o.Event.Cause)
 		}
 	}
+}
+
+// deferredBefore reports whether a life of the target before that one deferred the message.
+func (o *Op) deferredBefore(life int) bool {
+	return slices.ContainsFunc(o.lives, func(d *delivery) bool { return d.life < life && len(d.deferred) > 0 })
 }
 
 // recvEnded checks the end of a receive.
@@ -153,6 +163,15 @@ func (h *Host) takesBack() bool {
 		h.tookBack = true
 	}
 	return h.tookBack
+}
+
+// withdraws reports whether the host has withdrawn a receive from a deferred message that did
+// not come, and may have given it to a message that was kept before (S-DEF-08).
+func (h *Host) withdraws() bool {
+	if h.FEP != nil && h.FEP.Stats().Withdrawn > 0 {
+		h.withdrew = true
+	}
+	return h.withdrew
 }
 
 // forgotten reports whether a message was over before its target began its present life. If the
@@ -452,17 +471,27 @@ func (w *World) work() time.Duration {
 		}
 	}
 	for _, h := range w.Hosts {
-		left := 0
+		left, asked := 0, 0
 		for _, o := range w.ops {
-			if o.Host == h && o.send() && w.owed(o) {
+			switch {
+			case o.Host != h || !w.owed(o):
+			case o.send():
 				left += o.Len
+			case o.read():
+				asked += o.Len
 			}
 		}
-		trips := left / max(min(h.Config.Window, room), h.Config.PayloadMTU)
+		window := min(h.Config.Window, room)
+		trips := left / max(window, h.Config.PayloadMTU)
+		trips += asked / max(min(window, h.Config.ReadWindow), h.Config.PayloadMTU)
 		d = max(d, time.Duration(2*trips)*w.patience()/4)
 	}
 	return d
 }
+
+// keptFor is how long a receive may be kept for a deferred message that does not come, and how long
+// a read may wait for data that does not come although its target lives: five sweeps (S-DEF-08).
+const keptFor = 125 * time.Second
 
 // Settle drains everything, waits for the end of all operations, for rest, and for the end of
 // all PDCs, and audits. The network must be healed. bound is for the operations between hosts
@@ -490,8 +519,8 @@ func (w *World) Settle(bound time.Duration) {
 	stuck := func() *Op {
 		for ; live < len(w.ops); live++ {
 			o := w.ops[live]
-			if !o.send() && !o.read() || !w.owed(o) || w.Hosts[o.Peer].everDied() || o.Host.everDied() || parted(o.Host, w.Hosts[o.Peer]) || o.waiting && slow > 0 {
-				continue // or it waits for room that operations to dead hosts occupy
+			if !o.send() && !o.read() || !w.owed(o) || w.Hosts[o.Peer].everDied() || o.Host.everDied() || parted(o.Host, w.Hosts[o.Peer]) || slow > 0 && (o.waiting || w.Hosts[o.Peer].deferred) {
+				continue // or it waits for room, or a receive, that operations of dead hosts occupy
 			}
 			return o
 		}
@@ -520,6 +549,12 @@ func (w *World) Settle(bound time.Duration) {
 			if o.waiting {
 				since = max(from, w.progress) // it waits for room, which takes the time of a dead peer
 			}
+			if w.Hosts[o.Peer].deferred && slow > 0 {
+				since += keptFor // its receive may be kept for a message that does not come
+			}
+			if o.read() && w.twins {
+				since += keptFor // what its peer returned may pass for what it had (T22): it ends as idle
+			}
 			if now-since > bound+slow+w.patience() {
 				w.Failf("%v is still open %v after the faults have ended, time for a dead peer included", o, now-from)
 			}
@@ -536,9 +571,18 @@ func (w *World) Settle(bound time.Duration) {
 	})
 	// A host that was restarted may accept a late copy as a new packet.
 	w.RunUntil(10*time.Second, "the arrival of the last late copy", func() bool { return w.Net.UnderWay() == 0 })
+	// What it completes on a ROD PDC is executed in several turns.
+	w.Run(100 * time.Millisecond)
 	// A late half of a message occupies a receive until its PDC is given up, and a whole
-	// message may have to wait for that receive.
-	w.RunUntil(time.Second+slow+w.patience(), "the receipt of what is unexpected", func() bool {
+	// message may have to wait for that receive. A receive that is kept for a deferred message whose
+	// sender has ended goes back when it has waited for five sweeps (S-DEF-08).
+	late := slow
+	for _, h := range w.Hosts {
+		if h.everDied() || h.closing || !h.Up() || slices.Contains(h.abandoned, true) {
+			late = keptFor
+		}
+	}
+	w.RunUntil(time.Second+late+w.patience(), "the receipt of what is unexpected", func() bool {
 		for _, h := range w.Hosts {
 			if h.Up() && h.FEP.Unexpected() > 0 {
 				return false
@@ -586,9 +630,11 @@ func (w *World) Rest(slow time.Duration) {
 	if w.tb != nil {
 		w.tb.Helper()
 	}
-	var idle, quarantine time.Duration
+	var idle, quarantine, silent time.Duration
 	for _, h := range w.Hosts {
 		c := &h.Config
+		// A target whose question was lost waits nearly PeerTimeout for an initiator that is gone.
+		silent = max(silent, c.PeerTimeout)
 		// An initiator closes after IdleClose, a target asks after two.
 		idle = max(idle, 2*c.IdleClose+c.CloseReqTime+c.SuspectTimeout)
 		quarantine = max(quarantine, c.Quarantine)
@@ -607,7 +653,7 @@ func (w *World) Rest(slow time.Duration) {
 	// A stored response whose CLEAR was lost waits for the initiator's CLOSE if its source
 	// never proved itself (T27).
 	w.RunUntil(idle+2*time.Second+slow+w.patience(), "rest", all(func(h *Host) bool { return h.FEP.Idle() && !h.FEP.Busy() }))
-	w.RunUntil(idle+2*time.Second+slow+w.patience(), "the end of all PDCs", all(func(h *Host) bool { return h.FEP.PDCs() == 0 }))
+	w.RunUntil(max(idle, silent)+2*time.Second+slow+w.patience(), "the end of all PDCs", all(func(h *Host) bool { return h.FEP.PDCs() == 0 }))
 	w.RunUntil(quarantine+2*time.Second, "the end of all timers", all(func(h *Host) bool { return h.FEP.NextTimeout() == 0 }))
 	w.RunUntil(10*time.Second, "the arrival of the last datagram", func() bool { return w.Net.UnderWay() == 0 })
 	packets := w.packets
@@ -664,6 +710,7 @@ func (w *World) Audit() {
 			w.certain(o)
 		}
 		w.deliveryStage(o)
+		w.matchStage(o)
 	}
 	for _, n := range slices.Sorted(maps.Keys(w.spare)) {
 		for _, s := range w.spare[n] {
@@ -673,6 +720,8 @@ func (w *World) Audit() {
 	if !w.spec.Light {
 		w.auditOrder()
 	}
+	w.auditCounters()
+	w.auditBoards()
 	for _, h := range w.Hosts {
 		w.auditHost(h)
 	}
@@ -680,10 +729,10 @@ func (w *World) Audit() {
 
 // deliveryStage checks that a send at LevelDelivery succeeds only when the target has
 // the message (R-CMPL-07): a receive that was posted before the message was complete has
-// ended by then. A receive that was taken back may get a message that was kept before
-// (R-CMPL-19).
+// ended by then. A receive that was taken back, or withdrawn from a deferred message, may get
+// a message that was kept before (R-CMPL-19, S-DEF-08).
 func (w *World) deliveryStage(o *Op) {
-	if !o.OK() || o.Level != transport.LevelDelivery || w.Hosts[o.Peer].takesBack() {
+	if !o.OK() || o.Level != transport.LevelDelivery || w.Hosts[o.Peer].takesBack() || w.Hosts[o.Peer].withdraws() {
 		return
 	}
 	for _, d := range o.lives {
@@ -691,6 +740,25 @@ func (w *World) deliveryStage(o *Op) {
 			w.Failf("%s: %v completes at delivery before %v has the message", o.Host.Name(), o, r)
 		}
 	}
+}
+
+// matchStage checks that a send at LevelMatch succeeds only when a receive has its message
+// (R-CMPL-12).
+func (w *World) matchStage(o *Op) {
+	if !o.OK() || o.Level != transport.LevelMatch {
+		return
+	}
+	for _, d := range o.lives {
+		if d.receive != nil && d.receive.PostedAt <= o.EndedAt {
+			return
+		}
+	}
+	for _, r := range w.ops {
+		if r.Host == w.Hosts[o.Peer] && r.Kind == transport.OpRecv && r.Ended && r.match == nil && r.Event.Len < 8 && !o.tagged() {
+			return // it may have got the message, of which too little fitted to tell
+		}
+	}
+	w.Failf("%s: %v completes at match, and no receive has it at %v", o.Host.Name(), o, o.EndedAt)
 }
 
 // auditOrder checks that ordered messages, and receives, are matched in the order in
@@ -734,17 +802,31 @@ func (w *World) auditOrder() {
 		}
 	}
 	for _, f := range flows {
-		for _, b := range ordered[f] {
-			rb := b.delivery(f.toLife).receive
-			for _, a := range ordered[f] {
-				ra := a.delivery(f.toLife).receive
+		// What decides about most pairs, of which there are many, is side by side.
+		type post struct{ sent, got, tag uint64 }
+		posts := make([]post, len(ordered[f]))
+		got := make([]*Op, len(ordered[f]))
+		for i, s := range ordered[f] {
+			got[i] = s.delivery(f.toLife).receive
+			posts[i] = post{s.postSeq, got[i].postSeq, s.tag}
+		}
+		for i, b := range ordered[f] {
+			at, rb := posts[i], got[i]
+			for k := range posts {
+				if p := &posts[k]; p.got <= at.got || p.sent >= at.sent || rb.tagged() && (p.tag^rb.tag)&^rb.ignore != 0 {
+					continue
+				}
+				a, ra := ordered[f][k], got[k]
 				if a.Ended && a.Event.Unknown && a.endSeq < b.postSeq {
 					continue // its PDC was gone, and a packet of it came late (S-END-07)
+				}
+				if f.to.withdraws() {
+					continue // rb may have been kept for a message before a, which was given up (S-DEF-08)
 				}
 				if a.early() && parted(f.from, f.to) {
 					continue // Abandon ended its PDC after its completion, and a packet of it came late
 				}
-				if a.postSeq < b.postSeq && rb.accepts(a) && ra.postSeq > rb.postSeq {
+				if rb.accepts(a) {
 					w.Failf("%s: ordered messages matched out of order: %v by %v, then %v by %v", f.to.Name(), b, rb, a, ra)
 				}
 			}

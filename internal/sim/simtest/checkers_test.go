@@ -179,6 +179,7 @@ var plantedBugs = []planted{
 	}},
 	{bug: "a payload byte is sent wrong", says: "sends wrong bytes for", plant: contents(func(b []byte, r *reading) { b[len(b)-10] ^= 1 })},
 	{bug: "another opcode", says: "wrong opcode for", plant: contents(func(b []byte, r *reading) { b[0] ^= opSend ^ opTSend })},
+	{bug: "a short message is deferrable", says: "must not be deferrable", plant: contents(func(b []byte, r *reading) { b[0] += opDeferTSend - opTSend })},
 	{bug: "another request length", says: "request_length", plant: contents(func(b []byte, r *reading) { b[43] ^= 1 })},
 	{bug: "no SOM", says: "wrong SOM or EOM", plant: contents(func(b []byte, r *reading) { b[1] &^= 1 })},
 	{bug: "EOM too early", says: "wrong SOM or EOM", plant: contents(func(b []byte, r *reading) { b[1] ^= 2 })},
@@ -207,8 +208,9 @@ var plantedBugs = []planted{
 	})},
 	{bug: "a message goes again after a life had it", says: "again on another PDC", spec: func(s *Spec) { s.Hosts[0].Lazy = 1 }, plant: at(5*ms, func(w *World) {
 		o := w.Hosts[0].Post(OpSpec{Kind: transport.OpTSend, Peer: 1, Len: 64})
-		o.by = &dir{peer: w.Hosts[1], holder: 1}
-		o.delivery(1).allAt = w.Now()
+		o.by = &dir{peer: w.Hosts[1], holder: 1, sent: []sentPSN{{op: o, n: 64}}}
+		o.by.at(1).got.set(0)
+		o.delivery(1)
 	})},
 	{bug: "a fence is passed", says: "by the fence of", spec: func(s *Spec) { s.Hosts[0].Lazy = 1 }, plant: at(5*ms, func(w *World) {
 		a := w.Hosts[0]
@@ -553,6 +555,18 @@ var plantedBugs = []planted{
 		w.Run(10 * ms)
 		w.Audit()
 	}},
+	{bug: "success at match without a receive", says: "completes at match", plant: func(w *World) {
+		lie(w.Hosts[0]).post = func(op *transport.Op) (bool, error) {
+			op.Level = transport.LevelDelivery
+			return false, nil
+		}
+	}, play: func(w *World) {
+		w.Hosts[0].Post(OpSpec{Kind: transport.OpTSend, Peer: 1, Len: 500, Level: transport.LevelMatch})
+		w.Run(10 * ms)
+		w.Drain(1)
+		w.Run(10 * ms)
+		w.Audit()
+	}},
 	{bug: "a message passes a receive that matches", says: "was posted before and matches", play: func(w *World) {
 		b := w.Hosts[1]
 		first := b.Post(OpSpec{Kind: transport.OpTRecv, Peer: Any, AnyClass: true, Len: 500})
@@ -623,6 +637,78 @@ var plantedBugs = []planted{
 	{bug: "a read is told to be short", says: "%v ends with %d bytes%s", spec: readable, play: reads(func(_ *World, e *transport.Event) { e.Len-- })},
 	{bug: "a read brings other bytes", says: "%v brings wrong bytes: %v", spec: readable, play: reads(func(w *World, _ *transport.Event) { w.Hosts[0].reads[0].buf[99] ^= 1 })},
 	{bug: "a read is told to fail", says: "%v brings nothing: %v%s", spec: readable, play: reads(func(_ *World, e *transport.Event) { e.Cause = transport.Aborted })},
+	{bug: "a write is told to fail", says: "%v writes nothing: %v%s", spec: boarded, play: writes(0, func(_ *World, e *transport.Event) []transport.Event {
+		e.Cause = transport.Aborted
+		return []transport.Event{*e}
+	})},
+	{bug: "an atomic operation goes by RUDI", says: "what may not happen twice", spec: boarded, play: rudis(0, 4, func(b []byte) { b[8] = b[8]&^0x3f | opAtomic })},
+	{bug: "a new request of RUDI says that it was sent before", says: "and says otherwise", spec: boarded, play: rudis(0, 4, func(b []byte) { b[1] |= flagRETX })},
+	{bug: "an answer of RUDI to another request", says: "answers what nobody asked", spec: boarded, play: rudis(1, 5, func(b []byte) { b[7] ^= 0x80 })},
+	{bug: "a cancelled write is told to succeed", says: "is there though it was cancelled", spec: boarded, play: writes(0, func(w *World, e *transport.Event) []transport.Event {
+		w.Hosts[0].reads[0].cancel = true
+		return []transport.Event{*e}
+	})},
+	{bug: "a write succeeds before its bytes are there", says: "succeeds, and is not there", spec: boarded, play: writes(0, func(w *World, e *transport.Event) []transport.Event {
+		w.Hosts[1].board[300] = blank
+		return []transport.Event{*e}
+	})},
+	{bug: "word of a write before its bytes are there", says: "word of %v, which is not there", spec: boarded, play: writes(1, func(w *World, e *transport.Event) []transport.Event {
+		w.Hosts[1].board[300] = blank
+		return []transport.Event{*e}
+	})},
+	{bug: "word of a write that nobody posted", says: "which nobody posted", spec: boarded, play: writes(1, func(_ *World, e *transport.Event) []transport.Event {
+		e.Data++
+		return []transport.Event{*e}
+	})},
+	{bug: "word of a part of a write", says: "which nobody posted", spec: boarded, play: writes(1, func(_ *World, e *transport.Event) []transport.Event {
+		e.Len--
+		return []transport.Event{*e}
+	})},
+	{bug: "word of a write comes twice", says: "second word of", spec: boarded, play: writes(1, func(_ *World, e *transport.Event) []transport.Event {
+		return []transport.Event{*e, *e}
+	})},
+	{bug: "no word of a write", says: "no word of", spec: boarded, play: writes(1, func(*World, *transport.Event) []transport.Event { return nil })},
+	{bug: "a write reaches a region that was removed", says: "of a region changed after it was removed", spec: boarded, play: func(w *World) {
+		w.Hosts[1].Unregister()
+		w.Hosts[1].board[7]++
+		w.Settle(5 * time.Second)
+	}},
+	{bug: "an access to a region that is there fails for want of it", says: "%v writes nothing: %v%s", spec: boarded, play: writes(0, func(_ *World, e *transport.Event) []transport.Event {
+		e.Cause, e.RC = transport.Rejected, wire.RCBadMKey
+		return []transport.Event{*e}
+	})},
+	{bug: "a byte of a write changes later", says: "and should be", spec: boarded, play: writes(1, func(w *World, e *transport.Event) []transport.Event {
+		w.Net.After(ms, func() { w.Hosts[1].board[300] ^= 1 })
+		return []transport.Event{*e}
+	})},
+	{bug: "a byte beside a write is written", says: "was written by nobody", spec: boarded, play: writes(1, func(w *World, e *transport.Event) []transport.Event {
+		w.Hosts[1].board[99] = 1
+		return []transport.Event{*e}
+	})},
+	{bug: "a write succeeds before it is durable", says: "succeeds, and is not durable", spec: boarded, play: commits(func(w *World, e *transport.Event) {
+		if e.Kind == transport.OpWrite {
+			w.Hosts[1].disk[300] ^= 1
+		}
+	})},
+	{bug: "word of a write before it is durable", says: "word of %v, which is not durable", spec: boarded, play: commits(func(w *World, e *transport.Event) {
+		if e.Kind == transport.OpCommitted {
+			w.Hosts[1].disk[300] ^= 1
+		}
+	})},
+	{bug: "word that a write is there, where word that it is durable is due", says: "word of %v, which is durable: %v", spec: boarded, play: commits(func(_ *World, e *transport.Event) {
+		if e.Kind == transport.OpCommitted {
+			e.Kind = transport.OpRemoteWrite
+		}
+	})},
+	{bug: "an addition is told to fail", says: "%v adds nothing: %v%s", spec: counting, play: adds(func(w *World, e *transport.Event) { e.Cause = transport.Aborted })},
+	{bug: "a cancelled addition is told to succeed", says: "succeeds though it was cancelled", spec: counting, play: adds(func(w *World, _ *transport.Event) { w.Hosts[0].reads[0].cancel = true })},
+	{bug: "an old value is fetched twice", says: "fetched the same value", spec: counting, play: adds(func(_ *World, e *transport.Event) { clear(e.Context.(*Op).buf) })},
+	{bug: "something else adds", says: "operations have succeeded and the effect of", spec: counting, play: adds(func(w *World, _ *transport.Event) { w.Hosts[1].counters[1] = 1 })},
+	{bug: "an addition is lost", says: "operations have succeeded and the effect of", spec: counting, play: adds(func(w *World, _ *transport.Event) {
+		if c := w.Hosts[1].counters[8:]; native.Uint64(c) == 2 {
+			clear(c)
+		}
+	})},
 	{bug: "a cancelled read is told to succeed", says: "brings its bytes though it was cancelled", spec: readable, play: reads(func(w *World, _ *transport.Event) { w.Hosts[0].reads[0].cancel = true })},
 	{bug: "a receive fails though its sender lives", says: "receives ended in error", plant: at(10*ms, func(w *World) {
 		l := lie(w.Hosts[1])
@@ -797,6 +883,69 @@ func reads(change func(*World, *transport.Event)) func(*World) {
 			return []transport.Event{e}
 		}
 		w.Hosts[0].Post(OpSpec{Kind: transport.OpRead, Peer: 1, Addr: 800, Len: 5000})
+		w.Settle(5 * time.Second)
+	}
+}
+
+func boarded(s *Spec) { s.Hosts[1].Board = true }
+
+// writes plays a write with remote CQ data, at whose ends one host has its events changed.
+func writes(host int, change func(*World, *transport.Event) []transport.Event) func(*World) {
+	return func(w *World) {
+		lie(w.Hosts[host]).told = func(e transport.Event) []transport.Event {
+			if e.Kind != transport.OpWrite && e.Kind != transport.OpRemoteWrite {
+				return []transport.Event{e}
+			}
+			return change(w, &e)
+		}
+		w.Hosts[0].Post(OpSpec{Kind: transport.OpWrite, Peer: 1, Addr: 100, Len: 5000, HasData: true, Level: transport.LevelDelivery})
+		w.Settle(5 * time.Second)
+	}
+}
+
+// rudis plays a write by RUDI, of which the packets of a type that a host sends are changed.
+func rudis(host int, typ uint8, change func(b []byte)) func(*World) {
+	return func(w *World) {
+		alters(w, host, classRUDI, func(b []byte, r *reading) {
+			if r.typ == typ {
+				change(b)
+			}
+		})
+		for i := range 2 { // the first opens the PDC
+			w.Hosts[0].Post(OpSpec{Kind: transport.OpWrite, Peer: 1, Addr: 1000 * i, Len: 500, RUDI: true})
+			w.Run(10 * ms)
+		}
+		w.Settle(5 * time.Second)
+	}
+}
+
+// commits plays a durable write with remote CQ data, of which the events are changed.
+func commits(change func(*World, *transport.Event)) func(*World) {
+	return func(w *World) {
+		for _, h := range w.Hosts[:2] {
+			lie(h).told = func(e transport.Event) []transport.Event {
+				change(w, &e)
+				return []transport.Event{e}
+			}
+		}
+		w.Hosts[0].Post(OpSpec{Kind: transport.OpWrite, Peer: 1, Addr: 100, Len: 5000, HasData: true, Level: transport.LevelCommit})
+		w.Settle(5 * time.Second)
+	}
+}
+
+func counting(s *Spec) { s.Hosts[1].Counters = true }
+
+// adds plays two additions, whose events are changed.
+func adds(change func(*World, *transport.Event)) func(*World) {
+	return func(w *World) {
+		lie(w.Hosts[0]).told = func(e transport.Event) []transport.Event {
+			change(w, &e)
+			return []transport.Event{e}
+		}
+		for range 2 {
+			w.Hosts[0].Post(OpSpec{Kind: transport.OpFetch, Peer: 1, Addr: 8, Len: 8})
+			w.Run(ms)
+		}
 		w.Settle(5 * time.Second)
 	}
 }

@@ -6,6 +6,7 @@ import (
 
 	"github.com/uetkit/uetkit/internal/dgram"
 	"github.com/uetkit/uetkit/transport"
+	"github.com/uetkit/uetkit/transport/wire"
 )
 
 // An Endpoint is a FEP as its host sees it: everything that the driver, the checkers and the
@@ -23,9 +24,12 @@ type Endpoint interface {
 	Transmit(now time.Duration, d *dgram.Datagram) bool
 	Pending() bool
 	Flush(now time.Duration)
+	Paused(on bool)
 	Advance(now time.Duration)
 	NextTimeout() time.Duration
 	Unreachable(now time.Duration, remote netip.AddrPort)
+	Committed(id uint64, rc wire.RC)
+	Deregister(r *transport.Region)
 	Quiesce(now time.Duration, id transport.PeerID)
 	Abandon(now time.Duration, id transport.PeerID)
 	PayloadMTU(id transport.PeerID) (payload, full int)

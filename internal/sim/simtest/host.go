@@ -29,6 +29,10 @@ const (
 type HostSpec struct {
 	Config transport.Config // without Local and Paths, which the host sets
 	Node   sim.NodeConfig   // without Addr and Ports the host sets them
+	// Counters gives the host memory to which others may add, Board memory on which they may write, of
+	// BoardSize bytes (default 1 MiB).
+	Counters, Board bool
+	BoardSize       int
 	// More are endpoints 1, 2, … of the FEP; that of Config is endpoint 0.
 	More  []transport.EndpointConfig
 	Paths int // default 1
@@ -45,17 +49,23 @@ type HostSpec struct {
 	Eager bool
 	// Backlog retries posts for which there was no room. Without it they are dropped.
 	Backlog bool
+	// Busy is how others take the processor of the host away until the network heals. Notices
+	// says that the driver sees in a turn that it was away for a while before it.
+	Busy    sim.Slices
+	Notices bool
 	// Memory is how many bytes of memory the host lets others read.
 	Memory int
 }
 
 // A Host is a FEP, the driver around it and the application on top.
 type Host struct {
-	Index  int
-	Node   *sim.Node
-	FEP    Endpoint // nil if the host is down
-	Config transport.Config
-	Closed bool
+	Index int
+	Node  *sim.Node
+	FEP   Endpoint // nil if the host is down
+	// TimesRead is how many reads of its memory the host was told of, in all lives.
+	TimesRead int
+	Config    transport.Config
+	Closed    bool
 
 	w        *World
 	spec     HostSpec
@@ -63,6 +73,7 @@ type Host struct {
 	pool     dgram.Pool
 	peers    []transport.PeerID
 	last     time.Duration // latest turn
+	late     bool          // it told the FEP so
 	flushAt  time.Duration
 	busy     bool // inside drive
 	closing  bool // inside Close
@@ -70,6 +81,12 @@ type Host struct {
 	recvs    []*Op
 	reads    []*Op
 	memory   []byte // see expose
+	counters []byte // see count
+	board    []byte // see pin
+	disk     []byte // what of the board is durable
+	regions  []*transport.Region
+	removed  bool      // Unregister was called, in any life
+	kept     [2][]byte // what board and counters were then, in this life
 	backlog  []*Op
 	damaged  int // datagrams of this life that came damaged and not trimmed
 	trimmed  int // datagrams that came trimmed
@@ -82,6 +99,8 @@ type Host struct {
 	born     []time.Duration // start of each life
 	died     []time.Duration // end of each life
 	tookBack bool            // see takesBack
+	withdrew bool            // a receive was kept for a deferred message that did not come
+	deferred bool            // it has deferred a message
 	errRecv  int             // receives that ended in error in this life
 	talks    []talk          // state of the exchange with each host in this life
 	fences   []*Op           // sends with a fence that no later send has passed
@@ -132,6 +151,7 @@ func (h *Host) start() {
 		cfg.TSS = h.dom
 		cfg.OneRTT = h.w.spec.Secure == transport.SecureOneRTT
 	}
+	h.late = false
 	f, err := transport.New(cfg, rand.New(rand.NewPCG(h.w.spec.Seed^0x666570, uint64(h.Index)<<32|life)))
 	if err != nil {
 		panic(fmt.Sprintf("simtest: %v", err))
@@ -141,7 +161,11 @@ func (h *Host) start() {
 			panic(fmt.Sprintf("simtest: Open gives endpoint %d: %v", id, err))
 		}
 	}
+	h.asKept()
+	h.regions, h.kept = nil, [2][]byte{}
 	h.expose(f)
+	h.count(f)
+	h.pin(f)
 	f.Apart(h.Index&1 != 0) // so that both settings meet in every run
 	h.FEP, h.Config = f, f.Config()
 	h.Closed, h.shut = false, nil
@@ -189,8 +213,13 @@ func (h *Host) OnEvent(f func(*Op)) { h.onEvent = f }
 func (h *Host) Turn(now time.Duration) {
 	// docs/faults.md rule 6: after a pause the host receives all that waits before it looks at
 	// timers.
-	all := now-h.last > 100*time.Millisecond
+	late := h.spec.Notices && h.Node.Late()
+	all := late || now-h.last > 100*time.Millisecond
 	h.last = now
+	if late != h.late {
+		h.late = late
+		h.FEP.Paused(late)
+	}
 	d := h.pool.Get()
 	for i := 0; (all || i < h.spec.Budget) && h.Node.Recv(d); i++ {
 		h.FEP.Receive(now, d)
@@ -353,21 +382,28 @@ func (h *Host) post(o *Op) bool {
 		Kind: o.Kind, Endpoint: o.From, Tag: o.tag, Ignore: o.ignore, Data: o.data, HasData: o.HasData, Inject: o.Inject, Ordered: o.Ordered,
 		Silent: o.Silent, Fence: o.Fence, Level: o.Level, SrcInitiator: o.init, Context: o, Flags: uint64(o.ID) << 8, Absolute: o.Absolute,
 	}
-	if o.read() {
-		op.Key, op.RemoteAddr = memoryKey, uint64(o.Addr)
+	if o.Kind == transport.OpRead {
+		op.Key, op.RemoteAddr = MemoryKey, uint64(o.Addr)
 	}
+	op.Idempotent = o.RUDI
 	if o.Peer != Any {
 		op.Peer = h.Peer(o.Peer)
-		to := w.Hosts[o.Peer].endpoint(o.To)
+		to := o.aim()
 		op.PIDonFEP, op.RI = to.PIDonFEP, to.RI
-		if o.WrongRI {
-			op.RI ^= 0x7ff
-		}
 	}
 	if o.Pieces > 0 {
 		op.Iov = split(o.buf, o.Pieces, h.rng)
 	} else {
 		op.Buf = o.buf
+	}
+	switch {
+	case o.atomic():
+		o.operate(&op)
+	case o.writes():
+		op.Key, op.RemoteAddr = boardKey, uint64(o.Addr)
+	}
+	if o.RUDI {
+		op.Key |= wire.MKeyIdempotent
 	}
 	// The caller may reuse the list of slices once Post returns.
 	err := h.FEP.Post(now, &op)
@@ -434,7 +470,7 @@ func (h *Host) Cancel(o *Op) bool {
 		h.w.note("%s cancels %v: %v", h.Name(), o, found)
 	}
 	if found {
-		if o.send() && o.txPieces > 0 {
+		if o.send() && o.txPieces > 0 && len(o.deferrals) == 0 {
 			h.w.Failf("%s: Cancel found %v, of which packets have left", h.Name(), o)
 		}
 		o.cancel = true
@@ -579,6 +615,8 @@ func (h *Host) Crash(icmp bool) {
 			o.Lost = true
 		}
 	}
+	h.takesBack()
+	h.withdraws()
 	h.FEP, h.Closed = nil, false
 	h.dropBacklog()
 	h.sends, h.recvs, h.reads = nil, nil, nil
@@ -596,6 +634,18 @@ func (h *Host) Restart() {
 // event checks and records the end of an operation.
 func (h *Host) event(now time.Duration, e transport.Event) {
 	w := h.w
+	switch e.Kind {
+	case transport.OpRemoteWrite, transport.OpCommitted:
+		h.written(e)
+		return
+	case transport.OpCommit:
+		h.persist(e)
+		return
+	case transport.OpRemoteRead:
+		h.TimesRead++
+		w.note("%s: %d bytes of it were read", h.Name(), e.Len)
+		return
+	}
 	o, ok := e.Context.(*Op)
 	switch {
 	case !ok:
@@ -610,7 +660,7 @@ func (h *Host) event(now time.Duration, e transport.Event) {
 		w.Failf("%s: event of endpoint %d for %v", h.Name(), e.Endpoint, o)
 	case e.Kind != o.Kind || e.Flags != uint64(o.ID)<<8:
 		w.Failf("%s: event of kind %d with flags %#x for %v", h.Name(), e.Kind, e.Flags, o)
-	case !o.send() && o.Pieces == 0 && len(o.buf) > 0 && (len(e.Buf) != len(o.buf) || &e.Buf[0] != &o.buf[0]):
+	case !o.send() && !o.atomic() && !o.writes() && o.Pieces == 0 && len(o.buf) > 0 && (len(e.Buf) != len(o.buf) || &e.Buf[0] != &o.buf[0]):
 		w.Failf("%s: event with another buffer for %v", h.Name(), o)
 	}
 	w.seq++
@@ -623,6 +673,10 @@ func (h *Host) event(now time.Duration, e transport.Event) {
 	switch {
 	case o.send():
 		w.sendEnded(o)
+	case o.atomic():
+		w.atomicEnded(o)
+	case o.writes():
+		w.writeEnded(o)
 	case o.read():
 		w.readEnded(o)
 	default:

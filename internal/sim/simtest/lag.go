@@ -69,6 +69,16 @@ func (l *ledger) lags() {
 	l.withNewest = l.withNewest[:0]
 }
 
+// lagRefused notes a NACK of the last message that asked for no ACK. That message is sent again, and
+// asks then; whoever waits for its ACK before asks in vain. Those before it are to be asked for as
+// before.
+func (l *ledger) lagRefused(r *record, to *Host) {
+	if d := to.talks[r.from.Index].lag; d != nil && d.lagged > 0 && d.id == r.dpdcid && r.psn == d.start+d.lag {
+		d.lag--
+		d.lagged--
+	}
+}
+
 // waits checks, at the end of a turn, that the host will soon ask for the ACKs that no message
 // asked for, if the application has heard the peer and posted nothing since.
 func (h *Host) waits(now time.Duration) {

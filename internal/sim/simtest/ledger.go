@@ -3,6 +3,7 @@ package simtest
 import (
 	"fmt"
 	"math/bits"
+	"slices"
 	"time"
 
 	"github.com/uetkit/uetkit/internal/sim"
@@ -75,8 +76,9 @@ type dir struct {
 	// new PSNs before it has sent all of was again.
 	renumbered bool
 	was        *dir
+	twin       *dir // that of a former life of the source, which the destination takes for the same one
 	replaced   bool // it was replaced so: the target executed nothing of it
-	// holder is the life of the destination that has the PDC, by its first ACK; 0: none came.
+	// holder is the life of the destination that has the PDC, by its first ACK or return data; 0: none came.
 	holder int
 
 	cackRx   uint32        // PSNs covered by the highest CACK that came back
@@ -108,6 +110,7 @@ type rxLife struct {
 // sentPSN is the packet with a PSN.
 type sentPSN struct {
 	op     *Op
+	msg    uint16
 	off, n uint32
 	ctl    uint8 // control type + 1
 	sentAt time.Duration
@@ -149,6 +152,7 @@ type record struct {
 	idx  uint32 // PSN − start
 	op   *Op
 	from *Host
+	life int // of from
 	at   time.Duration
 }
 
@@ -161,6 +165,9 @@ type ledger struct {
 	msgs       map[msgKey]*Op
 	eye        *eye   // nil if packets are in clear
 	withNewest []*dir // dirs with a newest
+	// By packet of RUDI, in which life: of its initiator it was sent, of its target it came, of its
+	// initiator its answer came.
+	rudis, asked, told map[rudiKey]int
 }
 
 func (l *ledger) record(id uint64) *record {
@@ -184,6 +191,9 @@ func (l *ledger) tap(now time.Duration, what sim.What, why sim.Why, p *sim.Packe
 		}
 		l.records = append(l.records, record{at: now, from: w.byNode[p.From]})
 		r := &l.records[len(l.records)-1]
+		if r.from != nil {
+			r.life = r.from.Life()
+		}
 		trailer := 4
 		if w.spec.NoCRC {
 			trailer = 0
@@ -269,7 +279,47 @@ func (l *ledger) sent(now time.Duration, r *record, p *sim.Packet) {
 		l.ack(r, to)
 	case r.class == classNack && (r.code == 1 || r.code == 2):
 		l.nackTrimmed(r, to)
+	case r.class == classRUDI:
+		l.rudi(r, to)
 	}
+}
+
+// A rudiKey names a request of RUDI.
+type rudiKey struct {
+	from, to *Host
+	id       uint32
+}
+
+// rudi checks a packet of RUDI: a request is a write or a read without header data (S-RUDI-02), and one
+// that is sent again says so; an answer is to a request that came in this life (S-RUDI-01).
+func (l *ledger) rudi(r *record, to *Host) {
+	w, h := l.w, r.from
+	if r.typ == 5 {
+		if life := l.asked[rudiKey{to, h, r.psn}]; life != h.Life() && !w.spec.Hostile {
+			w.Failf("%s answers what nobody asked: %s", h.Name(), &r.reading)
+		}
+		return
+	}
+	key := rudiKey{h, to, r.psn}
+	if r.opcode != opWrite && r.opcode != opRead || r.hasHeader {
+		w.Failf("%s sends by RUDI what may not happen twice: %s", h.Name(), &r.reading)
+	}
+	if again := l.rudis[key] == h.Life(); again != r.retx {
+		w.Failf("%s sends a request again: %v, and says otherwise: %s", h.Name(), again, &r.reading)
+	}
+	l.rudis[key] = h.Life()
+}
+
+// rudiTaken notes a packet of RUDI that arrived.
+func (l *ledger) rudiTaken(now time.Duration, r *record, to *Host) {
+	key, seen := rudiKey{r.from, to, r.psn}, l.asked
+	if r.typ == 5 {
+		key, seen = rudiKey{to, r.from, r.psn}, l.told
+	}
+	if seen[key] != to.Life() {
+		l.w.progress = now
+	}
+	seen[key] = to.Life()
 }
 
 // standard checks a packet of Standard encapsulation: it goes to 4793, and an ACK or NACK
@@ -279,7 +329,7 @@ func (l *ledger) standard(r *record, to *Host, p *sim.Packet) {
 	if p.Dst.Port() != wire.Port {
 		w.Failf("%s sends to port %d: %s", h.Name(), p.Dst.Port(), &r.reading)
 	}
-	if answer := r.class == classAck || r.class == classNack; answer && ev != wire.Port && !h.evs[to][ev] && !w.spec.Hostile {
+	if answer := r.class == classAck || r.class == classNack || r.class == classRUDI && r.typ == 5; answer && ev != wire.Port && !h.evs[to][ev] && !w.spec.Hostile {
 		w.Failf("%s answers by the entropy value %d, by which nothing came: %s", h.Name(), ev, &r.reading)
 	}
 }
@@ -287,7 +337,7 @@ func (l *ledger) standard(r *record, to *Host, p *sim.Packet) {
 // dscp is the code point that a packet must have.
 func (w *World) dscp(r *record) uint8 {
 	cfg := &r.from.Config
-	data := r.class == classData || r.class == classCP && r.next == ctlProbe // a PROBE queues with data
+	data := r.class == classData || r.class == classRUDI || r.class == classCP && r.next == ctlProbe // a PROBE queues with data
 	switch {
 	case !cfg.Trimming || data && w.spec.Secure != transport.SecureNone:
 		return cfg.DSCP
@@ -385,11 +435,11 @@ func (l *ledger) request(now time.Duration, r *record, to *Host) {
 	if !r.ses {
 		w.Failf("%s sends a request without standard header: %s", h.Name(), &r.reading)
 	}
-	if r.opcode == opRead {
+	if r.opcode == opRead || r.accesses() || r.opcode == opRTR {
 		return
 	}
 	op := l.opOf(r, d, s)
-	r.op = op
+	r.op, s.msg = op, r.msgID
 	if i < next {
 		other := r.opcode == opMsgError || r.opcode == opVoid
 		if s.ctl != 0 || !other && (s.op != op || s.off != r.off || s.n != uint32(r.n)) {
@@ -403,6 +453,9 @@ func (l *ledger) request(now time.Duration, r *record, to *Host) {
 	if !r.ar && !r.syn && !r.retx && i == uint32(len(d.sent))-1 && op.txPieces == 0 { // and not under another PSN before
 		d.newest, d.newestR, d.ragged = s, r.reading, d.below < i && d.sent[d.below].lastAt < d.newAt
 		l.withNewest = append(l.withNewest, d)
+	}
+	if r.opcode == opEnd {
+		return
 	}
 	if r.opcode == opMsgError {
 		op.gaveUp = op.gaveUp || i < next && !s.err
@@ -444,14 +497,24 @@ func (l *ledger) content(r *record, op *Op) {
 		w.Failf("%s: initiator %d for %v: %s", h.Name(), r.initiator, op, &r.reading)
 	case r.hasHeader != (op.HasData && r.som) || r.hasHeader && r.header != op.data:
 		w.Failf("%s: wrong header data for %v: %s", h.Name(), op, &r.reading)
-	case r.dc != (op.Level == transport.LevelDelivery):
-		// R-CMPL-11: DC exactly when the level is delivery.
+	case r.dc != (op.Level >= transport.LevelDelivery):
+		// R-CMPL-11: DC exactly when the level is delivery, or stronger.
 		w.Failf("%s: wrong DC for %v: %s", h.Name(), op, &r.reading)
-	case r.rod != op.Ordered:
+	case r.deferrable && op.Level != transport.LevelMatch && (h.FEP.Config().DeferrableMin <= 0 || op.Len < h.FEP.Config().DeferrableMin):
+		w.Failf("%s: %v must not be deferrable: %s", h.Name(), op, &r.reading)
+	case r.rod != (op.Ordered && r.ours == 0):
 		w.Failf("%s: wrong mode for %v: %s", h.Name(), op, &r.reading)
 	}
 	if op.txPieces == 0 {
 		l.fenced(r, op)
+	}
+	if key := (msgKey{r.dir, r.msgID}); r.ours != 0 && op.restarted != key {
+		// The target has deferred it, and asked for all of it.
+		op.restarted = key
+		op.tx, op.txBytes, op.txPieces, op.answered, op.ansBytes, op.by = nil, 0, 0, nil, 0, nil
+	}
+	if r.deferrable {
+		op.token = r.own
 	}
 	if op.by != r.dir {
 		l.moved(r, op)
@@ -466,14 +529,32 @@ func (l *ledger) content(r *record, op *Op) {
 // moved checks that a message goes by another PDC only if no life of the target that had the
 // former one got all of it (docs/faults.md rule 3): that life may have executed it.
 func (l *ledger) moved(r *record, op *Op) {
-	if op.by == nil || op.refused || op.voided || r.dir.renumbered || r.from.refused == r.from.Life() {
-		return // or the target refused the message, or the PDC with all its packets
+	if op.by == nil || op.refused || op.voided || r.dir.renumbered || op.by.renumbered || op.by.replaced || r.from.refused == r.from.Life() {
+		return // or the target refused the message, or the PDC with all its packets, which may be what came
 	}
 	for _, d := range op.lives {
-		if d.allAt != 0 && (op.by.holder == d.life || op.by.holder == 0) {
+		if op.by.gave(op, d) && (op.by.holder == d.life || op.by.holder == 0) {
 			l.w.Failf("%s sends %v again on another PDC, although %s had all of it in life %d: %s", r.from.Name(), op, op.by.peer.Name(), d.life, &r.reading)
 		}
 	}
+}
+
+// gave reports whether all of a message came to a life of the destination on this PDC, and was not deferred.
+// Parts that came on another one count for nothing: whoever did not have that one refused them.
+func (d *dir) gave(op *Op, to *delivery) bool {
+	rx, n := d.at(to.life), 0
+	var parts bitset
+	for i := range d.sent {
+		s := &d.sent[i]
+		if s.op != op || s.err || !rx.got.has(uint32(i)) || rx.void.has(uint32(i)) || slices.Contains(to.deferred, msgKey{d, s.msg}) {
+			continue
+		}
+		k, first := parts.add(s.off, s.n)
+		if n += k; n == op.Len && (n > 0 || first) {
+			return true
+		}
+	}
+	return false
 }
 
 // fenced checks that a send with a fence, and what was posted after it, leaves only when what
@@ -540,6 +621,9 @@ func (l *ledger) dirOf(r *record, to *Host) *dir {
 		if f := l.dirs[dirKey{to.Index, r.dpdcid}][i]; f.forward && f.peer == h && r.psn == f.start {
 			d = l.open(k, h, to, f.start, f.rod, false)
 			d.remote = r.dpdcid
+			if f.holder == 0 {
+				f.holder = h.Life() // what it returns tells its PDCID as well as an ACK does
+			}
 			return d
 		}
 	}
@@ -562,6 +646,15 @@ func (l *ledger) open(k dirKey, h, to *Host, start uint32, rod, again bool) *dir
 		}
 	}
 	d := &dir{host: h, life: h.Life(), peer: to, id: k.id, start: start, rod: rod, mpr: 128}
+	if ds := l.dirs[k]; w.spec.SameRandom && w.spec.Secure == transport.SecureNone && len(ds) > 0 {
+		// A target whose former life drew the same PDCID for the same PDC of the peer returns from the
+		// same PSN on. In clear the peer cannot tell the two lives apart (T22): it acknowledges what it
+		// had from either.
+		if last := ds[len(ds)-1]; last.life != h.Life() && last.peer == to && !last.forward && last.start == start {
+			d.twin, w.twins = last, true
+			d.rx = append(d.rx, last.at(to.Life()))
+		}
+	}
 	l.dirs[k] = append(l.dirs[k], d)
 	l.opened = append(l.opened, d)
 	return d
@@ -572,7 +665,7 @@ func (l *ledger) opOf(r *record, d *dir, s *sentPSN) *Op {
 	w, h := l.w, r.from
 	key := msgKey{d, r.msgID}
 	switch {
-	case r.opcode == opMsgError:
+	case r.opcode == opMsgError || r.opcode == opEnd:
 		return l.msgs[key]
 	case r.opcode == opVoid:
 		w.void++
@@ -580,7 +673,7 @@ func (l *ledger) opOf(r *record, d *dir, s *sentPSN) *Op {
 			s.op.voided = true
 		}
 		return s.op
-	case r.opcode == opNoOp, r.opcode == opRead:
+	case r.opcode == opNoOp, r.opcode == opRead, r.accesses():
 		return nil
 	case len(r.payload) >= 8:
 		id, off := readPattern(r.payload)
@@ -605,6 +698,14 @@ func (l *ledger) opOf(r *record, d *dir, s *sentPSN) *Op {
 	case s.op != nil:
 		return s.op // a resend
 	}
+	// fits reports whether a message that is too short to carry its number may be that one.
+	fits := func(o *Op) bool {
+		if to := o.aim(); r.pid != to.PIDonFEP || r.ri != to.RI {
+			return false
+		}
+		return (o.Open() || o.OK() && o.early()) && o.Kind == transport.OpSend && o.Life == h.Life() && !o.HasData && o.Len == int(r.reqLen) && w.Hosts[o.Peer] == d.peer &&
+			o.name().Initiator == r.initiator && o.Ordered == r.rod && r.dc == (o.Level >= transport.LevelDelivery) && checkPattern(r.payload, o.ID, 0) == nil
+	}
 	op := l.before(d, r.msgID)
 	switch {
 	case op != nil:
@@ -612,14 +713,22 @@ func (l *ledger) opOf(r *record, d *dir, s *sentPSN) *Op {
 		op = w.op(tagID(r.tag))
 	case r.hasHeader:
 		op = w.op(uint32(r.header))
+	case r.ours != 0:
+		for _, o := range h.sends {
+			if o.token == r.own && w.Hosts[o.Peer] == d.peer && !o.Lost {
+				op = o
+			}
+		}
 	default:
-		// It is too short to carry its number: choose the oldest that looks like it, if possible one
-		// that was not sent yet, else one that was not answered.
+		// It is too short to carry its number. If a target refused the PDC that it was sent on
+		// before (NACK 15), it has the same message id on the next. Else choose the oldest that
+		// looks like it, if possible one that was not sent yet, else one that was not answered.
+		if o := l.refused(d, r.msgID); o != nil && len(o.answered) == 0 && fits(o) {
+			op = o
+		}
 		for pass := 0; pass < 3 && op == nil; pass++ {
 			for _, o := range h.sends {
-				if (o.Open() || o.OK() && o.early()) && o.Kind == transport.OpSend && o.Life == h.Life() && !o.HasData && o.Len == int(r.reqLen) && w.Hosts[o.Peer] == d.peer &&
-					o.name().Initiator == r.initiator && o.Ordered == r.rod && r.dc == (o.Level == transport.LevelDelivery) && checkPattern(r.payload, o.ID, 0) == nil &&
-					(pass == 2 || o.txPieces == 0 || pass == 1 && len(o.answered) == 0) {
+				if fits(o) && (pass == 2 || o.txPieces == 0 || pass == 1 && len(o.answered) == 0) {
 					op = o
 					break
 				}
@@ -640,6 +749,22 @@ func (l *ledger) before(d *dir, id uint16) *Op {
 		d = d.was
 		if op := l.msgs[msgKey{d, id}]; op != nil {
 			return op
+		}
+	}
+	return nil
+}
+
+// refused returns the message with that id on the latest PSN space to the same peer, before d, that
+// had one, nil if there is none or no target has refused a PDC of the host.
+func (l *ledger) refused(d *dir, id uint16) *Op {
+	if d.host.refused != d.life {
+		return nil
+	}
+	for _, q := range slices.Backward(l.opened) {
+		if q != d && q.host == d.host && q.life == d.life && q.peer == d.peer && q.rod == d.rod {
+			if op := l.msgs[msgKey{q, id}]; op != nil {
+				return op
+			}
 		}
 	}
 	return nil
@@ -689,6 +814,10 @@ func (l *ledger) ack(r *record, to *Host) {
 	if i := r.ackPSN - d.start; r.hasRsp && r.rc > 1 && !r.probe && i < uint32(len(d.sent)) && d.sent[i].op != nil {
 		d.sent[i].op.refused = true // all of it may go again (S-GEN-05)
 	}
+	if i := r.ackPSN - d.start; r.deferred && !r.probe && i < uint32(len(d.sent)) && d.sent[i].op != nil && (d.sent[i].op.Len > 0 || d.sent[i].op.Level == transport.LevelMatch) {
+		d.sent[i].op.putOff(msgKey{d, d.sent[i].msg}, h.Life())
+		h.deferred = true
+	}
 	if d.holder == 0 {
 		d.holder = h.Life()
 	}
@@ -700,10 +829,12 @@ func (l *ledger) ack(r *record, to *Host) {
 	if !closing && !rx.got.full(min(n, rx.cack), n) {
 		w.Failf("%s: CACK %d covers a PSN that never arrived: %s", h.Name(), r.cack, &r.reading)
 	}
-	if n < rx.cack {
+	// The ACK of a control packet, which has no SACK, is made when that packet comes, and may leave behind
+	// a later one.
+	if n < rx.cack && r.hasSACK {
 		w.Failf("%s: CACK goes back from %d: %s", h.Name(), d.start+rx.cack-1, &r.reading)
 	}
-	rx.cack = n
+	rx.cack = max(n, rx.cack)
 	// A PSN that CACK covers may have been answered in another way. Beyond CACK an ACK names
 	// only what arrived.
 	if i := r.ackPSN - d.start; !r.probe && int32(r.ackPSN-r.cack) > 0 && !rx.got.has(i) {
@@ -719,7 +850,12 @@ func (l *ledger) ack(r *record, to *Host) {
 
 // taken records a packet that a FEP received.
 func (l *ledger) taken(now time.Duration, r *record, to *Host, p *sim.Packet) {
+	if r.class == classNack && r.code != nackNoAnswerYet {
+		l.lagRefused(r, to)
+	}
 	switch {
+	case r.class == classRUDI:
+		l.rudiTaken(now, r, to)
 	case r.class == classNack && r.code == 0x11:
 		if t := &to.talks[r.from.Index]; t.lag != nil && t.lag.id == r.dpdcid {
 			t.lag = nil // its PDC ended
@@ -729,7 +865,7 @@ func (l *ledger) taken(now time.Duration, r *record, to *Host, p *sim.Packet) {
 	case r.class == classData && r.dir != nil && r.dir.peer == to:
 		if rx := r.dir.at(to.Life()); !rx.got.has(r.idx) {
 			rx.got.set(r.idx)
-			if r.next == nextRspData || r.opcode == opRead {
+			if r.next == nextRspData || r.opcode == opRead || r.accesses() || r.opcode == opRTR {
 				l.w.progress = now
 			}
 			if r.opcode == opVoid {
@@ -737,7 +873,7 @@ func (l *ledger) taken(now time.Duration, r *record, to *Host, p *sim.Packet) {
 			}
 		}
 		to.talks[r.from.Index].heard = true // also for the first time: it may have been refused before
-		if r.op != nil && r.opcode != opMsgError && r.opcode != opVoid && !r.dir.at(to.Life()).void.has(r.idx) {
+		if r.op != nil && r.opcode != opMsgError && r.opcode != opEnd && r.opcode != opVoid && !r.dir.at(to.Life()).void.has(r.idx) {
 			l.w.seq++
 			if r.op.arrived(now, l.w.seq, to.Life(), r) {
 				l.w.progress = now
@@ -745,9 +881,16 @@ func (l *ledger) taken(now time.Duration, r *record, to *Host, p *sim.Packet) {
 		}
 	case r.consumes() && r.dir != nil && r.dir.peer == to:
 		r.dir.at(to.Life()).got.set(r.idx)
-	case r.class == classAck && r.dir != nil && r.dir.host == to && r.dir.life == to.Life():
+	case r.class == classAck && r.dir != nil && r.dir.host == to:
 		d := r.dir
 		n := r.cack + 1 - d.start
+		if d.life != to.Life() {
+			// It was meant for a former life. To a twin it is as good as its own.
+			ds := l.dirs[dirKey{to.Index, d.id}]
+			if d = ds[len(ds)-1]; d.twin != r.dir || d.life != to.Life() || n > uint32(len(d.sent)) {
+				return
+			}
+		}
 		d.cackRx = max(d.cackRx, n)
 		if r.hasSACK {
 			if r.mpr == 0 {
@@ -756,12 +899,12 @@ func (l *ledger) taken(now time.Duration, r *record, to *Host, p *sim.Packet) {
 			d.mpr = max(d.mpr, 128*uint32(r.mpr))
 		}
 		for d.below < n {
-			if d.answer(d.below) {
+			if d.answer(d.below, r.life) {
 				l.w.progress = now
 			}
 			d.below++
 		}
-		if !r.probe && int32(r.ackPSN-d.start) >= 0 && d.answer(r.ackPSN-d.start) {
+		if !r.probe && int32(r.ackPSN-d.start) >= 0 && d.answer(r.ackPSN-d.start, r.life) {
 			l.w.progress = now
 		}
 		for d.answered.has(d.below) {
@@ -770,8 +913,8 @@ func (l *ledger) taken(now time.Duration, r *record, to *Host, p *sim.Packet) {
 	}
 }
 
-// answer records that a PSN was acknowledged and reports whether that is new.
-func (d *dir) answer(i uint32) bool {
+// answer records that a life of the peer acknowledged a PSN, and reports whether that is new.
+func (d *dir) answer(i uint32, life int) bool {
 	if d.answered.has(i) || int(i) >= len(d.sent) {
 		return false
 	}
@@ -786,17 +929,35 @@ func (d *dir) answer(i uint32) bool {
 			return true // nothing of the message was executed
 		}
 	}
-	if s.n > 0 || s.op.Len == 0 { // a MSG_ERROR carries nothing
+	if (s.n > 0 || s.op.Len == 0) && !slices.Contains(s.op.delivery(life).deferred, msgKey{d, s.msg}) { // a MSG_ERROR carries nothing
 		n, _ := s.op.answered.add(s.off, s.n)
 		s.op.ansBytes += n
 	}
 	return true
 }
 
+// putOff records that a life of the target has deferred the message, and keeps nothing of what came.
+func (o *Op) putOff(key msgKey, life int) {
+	if slices.Contains(o.deferrals, key) || o.restarted == key {
+		return
+	}
+	o.deferrals = append(o.deferrals, key)
+	d := o.delivery(life)
+	d.deferred = append(d.deferred, key)
+	for _, d := range o.lives {
+		if d.life == life || d.receive == nil { // what came to a former life was refused, or it would not come again
+			d.pieces, d.bytes, d.allAt, d.allSeq = nil, 0, 0, 0
+		}
+	}
+}
+
 // arrived records that a part of the message reached its target and reports whether
 // that is new.
 func (o *Op) arrived(now time.Duration, seq uint64, life int, r *record) bool {
 	d := o.delivery(life)
+	if slices.Contains(d.deferred, msgKey{r.dir, r.msgID}) {
+		return false // nothing of it is kept
+	}
 	d.had = d.had || r.dir.holder == 0 || r.dir.holder == life
 	n, first := d.pieces.add(r.off, uint32(r.n))
 	if n == 0 && !first {

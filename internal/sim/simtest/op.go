@@ -34,6 +34,10 @@ type OpSpec struct {
 	BySource bool
 	// Addr is where a read begins in the memory of its Peer, a multiple of 8.
 	Addr int
+	// Word, if not nil, is what an atomic operation does to the word at Addr; nil adds 1 to the counter.
+	Word *WordOp
+	// RUDI lets a read or a write go by RUDI.
+	RUDI bool
 	// WrongRI addresses an endpoint that does not exist.
 	WrongRI bool
 	// Note belongs to the application, which reads it from the Op.
@@ -44,7 +48,9 @@ type OpSpec struct {
 const Any = -1
 
 func (s *OpSpec) send() bool { return s.Kind == transport.OpSend || s.Kind == transport.OpTSend }
-func (s *OpSpec) read() bool { return s.Kind == transport.OpRead }
+
+// read reports whether it accesses memory of the peer: it reads, writes, or does something atomic.
+func (s *OpSpec) read() bool { return s.Kind == transport.OpRead || s.atomic() || s.writes() }
 func (s *OpSpec) tagged() bool {
 	return s.Kind == transport.OpTSend || s.Kind == transport.OpTRecv
 }
@@ -87,6 +93,13 @@ type Op struct {
 	voided   bool // a void packet took the place of one, which the target may have refused before
 	waiting  bool // it is in its host's backlog
 	answers  bool // send: its peer was heard since the send before
+	// token is the restart token of a deferrable send, deferrals are its attempts that a target has
+	// deferred, restarted is the one that it asked for.
+	token     uint32
+	deferrals []msgKey
+	restarted msgKey
+	fetched   uint64 // OpFetch: the old value
+	toldIn    int    // OpWrite: the life of the target that heard of it last, 0: none
 }
 
 // A delivery is which parts of a message arrived in one life of its target.
@@ -99,9 +112,11 @@ type delivery struct {
 	receive *Op  // the receive that got it
 	had     bool // it may have had the PDC by which some of it came
 	twin    bool // the receive may have got another message that looks the same
+	// deferred are the attempts that this life has deferred.
+	deferred []msgKey
 }
 
-var kindNames = map[transport.OpKind]string{transport.OpSend: "send", transport.OpTSend: "tsend", transport.OpRecv: "recv", transport.OpTRecv: "trecv", transport.OpRead: "read"}
+var kindNames = map[transport.OpKind]string{transport.OpSend: "send", transport.OpTSend: "tsend", transport.OpRecv: "recv", transport.OpTRecv: "trecv", transport.OpRead: "read", transport.OpWrite: "write", transport.OpAtomic: "atomic", transport.OpFetch: "fetch"}
 
 func (s *OpSpec) String() string {
 	t := fmt.Sprintf("%s %d bytes", kindNames[s.Kind], s.Len)
@@ -115,6 +130,9 @@ func (s *OpSpec) String() string {
 	default:
 		t += " from " + hostName(s.Peer)
 	}
+	if s.Word != nil {
+		t += fmt.Sprintf(" %v %d if %d", s.Word.Op, s.Word.Operand, s.Word.Compare)
+	}
 	if s.From != 0 || s.To != 0 {
 		t += fmt.Sprintf(" by endpoint %d", s.From)
 		if s.send() {
@@ -124,13 +142,13 @@ func (s *OpSpec) String() string {
 	for _, f := range []struct {
 		on bool
 		n  string
-	}{{s.HasData, "data"}, {s.Inject, "inject"}, {s.Ordered, "ordered"}, {s.Silent, "silent"}, {s.Fence, "fence"}, {s.Pieces > 0, "iov"}, {s.WrongRI, "wrong-RI"},
+	}{{s.HasData, "data"}, {s.Inject, "inject"}, {s.Ordered, "ordered"}, {s.Silent, "silent"}, {s.Fence, "fence"}, {s.Pieces > 0, "iov"}, {s.WrongRI, "wrong-RI"}, {s.RUDI, "rudi"},
 		{s.tagged() && s.AnyClass, "any-tag"}, {s.BySource, "by-source"}} {
 		if f.on {
 			t += " " + f.n
 		}
 	}
-	return t + [...]string{"", " at-inject", " at-transmit", " at-delivery"}[s.Level]
+	return t + [...]string{"", " at-inject", " at-transmit", " at-delivery", " at-match", " at-commit"}[s.Level]
 }
 
 func (o *Op) String() string {
@@ -226,6 +244,15 @@ func scatter(id uint32) uint64 { return (uint64(id) + 1) * 0x9e3779b97f4a7c15 }
 
 // name is that of the endpoint that posted the operation.
 func (o *Op) name() transport.Identity { return o.Host.endpoint(o.From) }
+
+// aim is the name of the endpoint that a send is for.
+func (o *Op) aim() transport.Identity {
+	to := o.Host.w.Hosts[o.Peer].endpoint(o.To)
+	if o.WrongRI {
+		to.RI ^= 0x7ff
+	}
+	return to
+}
 
 // accepts reports whether a receive may get a message (S-MAT-01 … 03, R-TAG-02).
 func (o *Op) accepts(s *Op) bool {

@@ -19,6 +19,7 @@ const (
 	classAck
 	classNack
 	classCP
+	classRUDI // request or answer; psn is the packet id
 	classOther
 )
 
@@ -50,6 +51,7 @@ type reading struct {
 	closing  bool // REQ=CLOSE
 	rc       uint8
 	rspOp    uint8
+	deferred bool // it says that the message is deferred
 	hasRsp   bool
 
 	code uint8 // NACK
@@ -62,22 +64,36 @@ type reading struct {
 	msgID     uint16
 	tag       uint64
 	initiator uint32
+	pid, ri   uint16 // PIDonFEP and RI
 	reqLen    uint32
 	off       uint32
 	header    uint64
 	hasHeader bool
 	payload   []byte
 	n         int // bytes of payload
+	// deferrable means that the opcode was that of a deferrable send, whose tokens are own and ours.
+	deferrable bool
+	own, ours  uint32
 }
 
 const (
-	opNoOp     = 0x00
-	opRead     = 0x02
-	opSend     = 0x05
-	opTSend    = 0x09
-	opMsgError = 0x0f
-	opVoid     = 0x2f // reserved: what it stands for is too long for the path
+	opNoOp       = 0x00
+	opWrite      = 0x01
+	opRead       = 0x02
+	opAtomic     = 0x03
+	opFetch      = 0x04
+	opRTR        = 0x0c // the target asks for a message that it has deferred
+	opEnd        = 0x80 // no opcode: no more follows of a message that was deferred
+	opSend       = 0x05
+	opDeferSend  = 0x08
+	opTSend      = 0x09
+	opDeferTSend = 0x0b
+	opMsgError   = 0x0f
+	opVoid       = 0x2f // reserved: what it stands for is too long for the path
 )
+
+// nackNoAnswerYet is the code of a NACK that says that the packet came, and that its answer is not ready.
+const nackNoAnswerYet = 0x18
 
 // nextRspData is the next_hdr of read data.
 const nextRspData = 5
@@ -145,8 +161,9 @@ func read(b []byte, trailer int) (r reading) {
 			r.sack = be.Uint64(b[16:])
 			r.hasSACK = true
 		}
-		if r.next == 4 && len(b) >= n+12 {
+		if (r.next == 4 || r.next == nextRspData) && len(b) >= n+12 {
 			r.hasRsp, r.rspOp, r.rc = true, b[n]&0x3f, b[n+1]&0x3f
+			r.deferred = r.rspOp == 1 && r.rc == 1 && b[n]>>6 == 1 && be.Uint32(b[n+8:]) == 0
 		}
 	case 10, 12:
 		r.class = classNack
@@ -161,6 +178,13 @@ func read(b []byte, trailer int) (r reading) {
 		r.request()
 		if r.next == ctlClear {
 			r.clear = be.Uint32(b[12:])
+		}
+	case 4, 5:
+		r.class = classRUDI
+		r.psn = be.Uint32(b[4:])
+		r.retx = r.flags&0x10 != 0
+		if r.typ == 4 && len(b) >= 8+44 {
+			r.readSES(b[8:])
 		}
 	default:
 		r.class = classOther
@@ -185,6 +209,7 @@ func (r *reading) readSES(b []byte) {
 	f := b[1]
 	r.dc, r.hasHeader, r.eom, r.som = f&0x20 != 0, f&4 != 0 && f&1 != 0, f&2 != 0, f&1 != 0
 	r.msgID = be.Uint16(b[2:])
+	r.pid, r.ri = be.Uint16(b[8:]), be.Uint16(b[10:])
 	r.initiator = be.Uint32(b[20:])
 	r.tag = be.Uint64(b[24:])
 	r.reqLen = be.Uint32(b[40:])
@@ -195,6 +220,18 @@ func (r *reading) readSES(b []byte) {
 	}
 	r.payload = b[44:]
 	r.n = len(r.payload)
+	switch r.opcode {
+	case opDeferSend, opDeferTSend:
+		r.deferrable, r.own, r.ours = true, be.Uint32(b[12:]), be.Uint32(b[16:])
+		if r.opcode == opDeferSend {
+			r.opcode = opSend
+		} else {
+			r.opcode = opTSend
+		}
+		if r.n == 0 && r.eom && !r.som {
+			r.opcode = opEnd
+		}
+	}
 }
 
 // consumes reports whether the packet has a PSN of its own.
@@ -253,6 +290,13 @@ func (r *reading) String() string {
 	switch r.class {
 	case classBad:
 		return "too short"
+	case classRUDI:
+		fmt.Fprintf(&s, "%s id %d", name, r.psn)
+		flag(r.retx, "RETX")
+		flag(r.next == nextRspData, "| DATA")
+		if r.ses {
+			fmt.Fprintf(&s, " | op %d msg %d at %d+%d of %d", r.opcode, r.msgID, r.off, r.n, r.reqLen)
+		}
 	case classData:
 		fmt.Fprintf(&s, "%s psn %d pdc %d>%d", name, r.psn, r.spdcid, r.dpdcid)
 		if r.syn {
@@ -268,16 +312,27 @@ func (r *reading) String() string {
 			switch r.opcode {
 			case opRead:
 				s.WriteString(" | READ")
+			case opWrite:
+				s.WriteString(" | WRITE")
+			case opAtomic, opFetch:
+				s.WriteString(" | ADD")
 			case opSend:
 				s.WriteString(" | SEND")
 			case opTSend:
 				fmt.Fprintf(&s, " | TSEND tag %#x", r.tag)
 			case opMsgError:
 				s.WriteString(" | MSG_ERROR")
+			case opRTR:
+				fmt.Fprintf(&s, " | RTR %#x", r.tag)
+			case opEnd:
+				s.WriteString(" | END")
 			default:
 				fmt.Fprintf(&s, " | op %#x", r.opcode)
 			}
 			fmt.Fprintf(&s, " msg %d at %d+%d of %d", r.msgID, r.off, r.n, r.reqLen)
+			if r.deferrable {
+				fmt.Fprintf(&s, " tokens %d,%d", r.own, r.ours)
+			}
 			flag(r.som, "SOM")
 			flag(r.eom, "EOM")
 			flag(r.dc, "DC")
@@ -317,4 +372,9 @@ func (r *reading) String() string {
 		s.WriteString(name)
 	}
 	return s.String()
+}
+
+// accesses reports whether it is a write or an atomic operation.
+func (r *reading) accesses() bool {
+	return r.opcode == opWrite || r.opcode == opAtomic || r.opcode == opFetch
 }

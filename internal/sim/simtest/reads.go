@@ -3,16 +3,18 @@ package simtest
 import (
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"time"
 
 	"github.com/uetkit/uetkit/transport"
+	"github.com/uetkit/uetkit/transport/wire"
 )
 
 // Reads. Each host has memory that others may read (HostSpec.Memory). Its bytes are a function of
 // the host and the offset, the same in each life.
 
-// memoryKey is the key of the memory of each host.
-const memoryKey = 77
+// MemoryKey is the key of the memory of each host.
+const MemoryKey = 77
 
 // memoryID is the number whose pattern the memory of a host has. No message has it.
 func memoryID(host int) uint32 { return 1<<30 + uint32(host) }
@@ -26,8 +28,58 @@ func (h *Host) expose(f *transport.FEP) {
 		h.memory = make([]byte, h.spec.Memory)
 		fillPattern(h.memory, memoryID(h.Index), 0)
 	}
-	if _, err := f.Register(transport.RegionConfig{Key: memoryKey, Buf: h.memory, Access: transport.RemoteRead, Endpoint: transport.AllEndpoints}); err != nil {
+	h.register(f, transport.RegionConfig{Key: MemoryKey, Buf: h.memory, Access: transport.RemoteRead, CountsReads: true})
+	h.register(f, transport.RegionConfig{Key: MemoryKey | wire.MKeyIdempotent, Buf: h.memory, Access: transport.RemoteRead})
+}
+
+// register makes memory accessible through all endpoints of a new life.
+func (h *Host) register(f *transport.FEP, cfg transport.RegionConfig) {
+	cfg.Endpoint = transport.AllEndpoints
+	g, err := f.Register(cfg)
+	if err != nil {
 		panic(fmt.Sprintf("simtest: Register: %v", err))
+	}
+	h.regions = append(h.regions, g)
+}
+
+// Unregister takes all memory of the host away from others, who may be in the middle of accesses to it.
+// From then on none of its bytes changes in this life (R-MR-12, T16).
+func (h *Host) Unregister() {
+	h.w.note("%s removes its regions", h.Name())
+	for _, g := range h.regions {
+		h.FEP.Deregister(g)
+	}
+	h.regions, h.removed = nil, true
+	h.kept = [2][]byte{slices.Clone(h.board), slices.Clone(h.counters)}
+}
+
+// asKept checks that no byte changed since Unregister.
+func (h *Host) asKept() {
+	for i, now := range [2][]byte{h.board, h.counters} {
+		for at, b := range h.kept[i] {
+			if now[at] != b {
+				h.w.Failf("%s: byte %d of a region changed after it was removed", h.Name(), at)
+			}
+		}
+	}
+}
+
+// removedFrom reports whether an access to memory failed because its target had removed the region.
+func (w *World) removedFrom(o *Op) bool {
+	return o.read() && w.Hosts[o.Peer].removed && o.Event.Cause == transport.Rejected && o.Event.RC == wire.RCBadMKey
+}
+
+// unregister makes hosts remove their regions in a quarter of the scenarios. It draws from random numbers of
+// its own.
+func (g *generator) unregister() {
+	rng := rand.New(rand.NewPCG(g.sc.Spec.Seed, 0x756e726567))
+	if rng.IntN(4) != 0 {
+		return
+	}
+	for i := range g.sc.Spec.Hosts {
+		if rng.IntN(2) == 0 {
+			g.add(Step{At: time.Duration(float64(g.sc.Heal) * rng.Float64() * rng.Float64()), Host: i, Kind: "unregister"})
+		}
 	}
 }
 
@@ -52,13 +104,36 @@ func (w *World) readEnded(o *Op) {
 	set(o.buf, spent)
 }
 
+// deferrables makes shorter sends deferrable in half of the scenarios, or none. It draws from random numbers of its own.
+func (g *generator) deferrables() {
+	rng := rand.New(rand.NewPCG(g.sc.Spec.Seed, 0x6465666572))
+	if rng.IntN(2) == 0 {
+		return
+	}
+	for i := range g.sc.Spec.Hosts {
+		g.sc.Spec.Hosts[i].Config.DeferrableMin = []int{-1, 1, 100, 2000, 16 << 10}[rng.IntN(5)]
+	}
+}
+
+// idempotents lets reads and writes of a third of the scenarios go by RUDI, where no path has a hole: what
+// a path does not carry is not cut anew. It draws from random numbers of its own.
+func (g *generator) idempotents() {
+	rng := rand.New(rand.NewPCG(g.sc.Spec.Seed, 0x72756469))
+	if rng.IntN(3) != 0 || g.sc.Holes() {
+		return
+	}
+	for i := range g.sc.Steps {
+		if o := &g.sc.Steps[i].Op; o.Kind == transport.OpRead || o.writes() {
+			o.RUDI = rng.IntN(4) != 0
+		}
+	}
+}
+
 // reads adds reads to half of the scenarios. Like secure it draws from random numbers of its own.
-// What a path does not carry is not cut anew for a read that is under way, so there are none where
-// a path has a hole.
 func (g *generator) reads(n int) {
 	sc := g.sc
 	rng := rand.New(rand.NewPCG(sc.Spec.Seed, 0x72656164))
-	if rng.IntN(2) == 0 || sc.Holes() {
+	if rng.IntN(2) == 0 {
 		return
 	}
 	const size = 1 << 20
@@ -73,17 +148,7 @@ func (g *generator) reads(n int) {
 	for range 1 + rng.IntN(60) {
 		from := rng.IntN(n)
 		s := OpSpec{Kind: transport.OpRead, Peer: (from + 1 + rng.IntN(n-1)) % n, Ordered: rng.Float64() < rod}
-		switch rng.IntN(4) {
-		case 0:
-			s.Len = rng.IntN(64)
-		case 1:
-			s.Len = rng.IntN(8 << 10)
-		default:
-			s.Len = int(float64(256<<10) * rng.Float64() * rng.Float64())
-		}
-		if budget -= s.Len; budget < 0 {
-			s.Len = rng.IntN(64)
-		}
+		s.Len = drawLen(rng, &budget)
 		s.Addr = rng.IntN(size-s.Len) &^ 7
 		if rng.IntN(5) == 0 {
 			s.Pieces = 1 + rng.IntN(4)
@@ -94,4 +159,20 @@ func (g *generator) reads(n int) {
 			g.add(Step{At: at + time.Duration(rng.IntN(int(time.Millisecond))), Host: from, Kind: "cancel", Of: id})
 		}
 	}
+}
+
+// drawLen draws the length of an access and takes it off the budget, behind which all are short.
+func drawLen(rng *rand.Rand, budget *int) (n int) {
+	switch rng.IntN(4) {
+	case 0:
+		n = rng.IntN(64)
+	case 1:
+		n = rng.IntN(8 << 10)
+	default:
+		n = int(float64(256<<10) * rng.Float64() * rng.Float64())
+	}
+	if *budget -= n; *budget < 0 {
+		n = rng.IntN(64)
+	}
+	return n
 }

@@ -29,7 +29,7 @@ type Step struct {
 	N    int // its number, which stays when others are removed
 	At   time.Duration
 	Host int
-	Kind string // "post", "cancel", "crash", "restart", "close", "shut", "abandon", "pause", "resume", "newkey", "usekey", "converse", "aside"
+	Kind string // "post", "cancel", "crash", "restart", "close", "shut", "unregister", "abandon", "pause", "resume", "newkey", "usekey", "converse", "aside"
 	Op   OpSpec
 	Of   int // cancel: the Step that posted the operation; aside: the conversation
 	ICMP bool
@@ -53,10 +53,10 @@ func (s *Step) String() string {
 // kinds are the parts of a scenario that Without can remove, in the order in which shrinking
 // tries them.
 var kinds = []string{
-	"crash", "close", "pause", "cancel", "icmp", "converse", "aside", "rounds", "think",
+	"crash", "close", "pause", "busy", "cancel", "icmp", "converse", "aside", "rounds", "think",
 	"blackout", "hole", "loss", "burst", "drop", "path", "reorder", "reverse", "duplicate", "corrupt", "truncate", "pad", "spike", "jitter", "ce", "rate", "trim",
 	"config", "psn", "samerandom", "driver", "gro", "wake", "buffer", "paths", "mtu", "ipv6", "nocrc", "secure", "rekey", "standard",
-	"read", "inject", "iov", "ordered", "silent", "data", "level", "wrongri", "small", "big", "shut", "endpoints", "abandon",
+	"read", "add", "write", "defer", "inject", "iov", "ordered", "silent", "data", "level", "wrongri", "small", "big", "shut", "unregister", "endpoints", "abandon",
 }
 
 // Generate makes the scenario of a seed.
@@ -107,6 +107,12 @@ func Generate(seed uint64) *Scenario {
 	g.abandon(n)
 	g.encapsulate()
 	g.reads(n)
+	g.adds(n)
+	g.boards(n)
+	g.unregister()
+	g.deferrables()
+	g.idempotents()
+	g.busy()
 	slices.SortStableFunc(sc.Steps, func(a, b Step) int { return int(a.At - b.At) })
 	return sc
 }
@@ -361,6 +367,9 @@ func (g *generator) traffic(n int) {
 		if g.chance(0.2) {
 			s.Pieces = 1 + r.IntN(4)
 		}
+		if s.Level == transport.LevelDelivery && len(g.sc.Steps)%3 == 0 {
+			s.Level = transport.LevelMatch // without a draw, so that seeds keep the rest of their scenarios
+		}
 		id := g.add(Step{At: at, Host: from, Kind: "post", Op: s})
 		if g.chance(0.05) {
 			g.add(Step{At: at + g.dur(0, time.Millisecond), Host: from, Kind: "cancel", Of: id})
@@ -492,6 +501,25 @@ func (g *generator) endpoints() {
 	}
 }
 
+// busy makes hosts share their processor in some scenarios. Like secure it draws from random
+// numbers of its own.
+func (g *generator) busy() {
+	rng := rand.New(rand.NewPCG(g.sc.Spec.Seed, 0x62757379))
+	if rng.Float64() >= 0.2 {
+		return
+	}
+	upTo := func(least, most time.Duration) [2]time.Duration {
+		return [2]time.Duration{least, least + time.Duration(rng.Int64N(int64(most-least)+1))}
+	}
+	for i := range g.sc.Spec.Hosts {
+		h := &g.sc.Spec.Hosts[i]
+		if rng.Float64() < 0.6 {
+			h.Busy = sim.Slices{Run: upTo(50*time.Microsecond, 4*time.Millisecond), Away: upTo(time.Millisecond, 20*time.Millisecond)}
+			h.Notices = rng.Float64() < 0.5
+		}
+	}
+}
+
 // abandon makes hosts give others up in some scenarios. Like secure it draws from random numbers
 // of its own.
 func (g *generator) abandon(n int) {
@@ -596,6 +624,8 @@ func (sc *Scenario) Without(kind string) {
 		sc.withoutAsides("close")
 	case "pause":
 		steps("pause", "resume")
+	case "busy":
+		hosts(func(h *HostSpec) { h.Busy, h.Notices = sim.Slices{}, false })
 	case "cancel":
 		steps("cancel")
 	case "abandon":
@@ -681,6 +711,8 @@ func (sc *Scenario) Without(kind string) {
 		sc.Spec.Encapsulation = wire.Symmetric
 	case "nocrc":
 		sc.Spec.NoCRC = false
+	case "unregister":
+		steps("unregister")
 	case "shut":
 		steps("shut")
 	case "endpoints":
@@ -703,8 +735,16 @@ func (sc *Scenario) Without(kind string) {
 				o.Level = transport.LevelTransmit
 			}
 		})
+	case "defer":
+		for i := range sc.Spec.Hosts {
+			sc.Spec.Hosts[i].Config.DeferrableMin = -1
+		}
 	case "read":
-		sc.Steps = slices.DeleteFunc(sc.Steps, func(s Step) bool { return s.Op.read() })
+		sc.Steps = slices.DeleteFunc(sc.Steps, func(s Step) bool { return s.Op.Kind == transport.OpRead })
+	case "write":
+		sc.Steps = slices.DeleteFunc(sc.Steps, func(s Step) bool { return s.Op.writes() })
+	case "add":
+		sc.Steps = slices.DeleteFunc(sc.Steps, func(s Step) bool { return s.Op.adds() })
 	case "wrongri":
 		ops(func(o *OpSpec) { o.WrongRI = false })
 	case "small":
@@ -878,6 +918,10 @@ func (w *World) step(s *Step, ops map[int]*Op) {
 	case "abandon":
 		if h.Up() && !h.Node.IsPaused() {
 			h.Abandon(s.Op.Peer)
+		}
+	case "unregister":
+		if h.Up() && !h.Node.IsPaused() {
+			h.Unregister()
 		}
 	case "shut":
 		if h.Up() && !h.Node.IsPaused() {

@@ -95,6 +95,7 @@ type World struct {
 	seq      uint64 // number of the latest post or end
 	packets  int
 	cut      int           // datagrams that arrived trimmed
+	twins    bool          // a target of another life returns what its peer takes for the former one's
 	progress time.Duration // when something last ended, arrived or was answered for the first time, or a waiting post found room
 	sentBy   []int         // datagrams per host
 	forger   *sim.Node
@@ -131,7 +132,7 @@ func NewWorld(tb TB, spec Spec) *World {
 	}
 	w := &World{Net: sim.New(spec.Seed), tb: tb, spec: spec,
 		byNode: map[*sim.Node]*Host{}, byAddr: map[netip.AddrPort]*Host{}, sentBy: make([]int, len(spec.Hosts))}
-	w.ledger = ledger{w: w, dirs: map[dirKey][]*dir{}, msgs: map[msgKey]*Op{}}
+	w.ledger = ledger{w: w, dirs: map[dirKey][]*dir{}, msgs: map[msgKey]*Op{}, rudis: map[rudiKey]int{}, asked: map[rudiKey]int{}, told: map[rudiKey]int{}}
 	w.Net.ICMP = spec.ICMP
 	if spec.Secure != transport.SecureNone {
 		w.ledger.eye = newEye(spec.IPv6)
@@ -193,6 +194,9 @@ func NewWorld(tb TB, spec Spec) *World {
 	w.Net.Tap(w.ledger.tap)
 	for _, h := range w.Hosts {
 		h.start()
+		if h.spec.Busy != (sim.Slices{}) {
+			h.Node.Share(h.spec.Busy)
+		}
 	}
 	return w
 }
@@ -220,11 +224,14 @@ func (w *World) SetFaults(f sim.Faults) {
 	}
 }
 
-// Heal ends all faults. Delay, rate and MTU stay.
+// Heal ends all faults, and hosts are busy no longer. Delay, rate and MTU stay.
 func (w *World) Heal() {
 	w.note("the network heals")
 	for _, l := range w.Net.Lines() {
 		l.SetFaults(l.Faults().Healed())
+	}
+	for _, h := range w.Hosts {
+		h.Node.Share(sim.Slices{})
 	}
 }
 
@@ -336,6 +343,11 @@ func (w *World) newOp(h *Host, s OpSpec) *Op {
 	o := &Op{OpSpec: s, Host: h, Life: h.Life(), ID: uint32(len(w.ops) + 1)}
 	w.ops = append(w.ops, o)
 	o.whole, o.buf = w.buffer(s.Len)
+	if s.writes() {
+		fillPattern(o.buf, o.ID, 0)
+		o.data = uint64(o.ID)
+		return o
+	}
 	if s.send() {
 		fillPattern(o.buf, o.ID, 0)
 		if w.looksLikeAnother(o) {
@@ -439,6 +451,9 @@ func (w *World) accepted(o *Op) {
 		}
 	} else if o.read() {
 		h.reads = append(h.reads, o)
+		if o.Inject {
+			set(o.buf, spent)
+		}
 	} else {
 		h.recvs = append(h.recvs, o)
 	}

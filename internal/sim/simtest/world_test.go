@@ -93,3 +93,79 @@ func TestReceivesOfTwinsGoToWhoNeedsThem(t *testing.T) {
 		t.Error("one of two messages was not received, and nothing is missing")
 	}
 }
+
+// A message that is too short to carry its number keeps its message id when its PDC begins anew
+// because a target refused it. It is not taken for the next one that looks the same.
+func TestShortMessageOfARefusedPDCIsItself(t *testing.T) {
+	w := NewWorld(nil, Spec{Seed: 1, Hosts: make([]HostSpec, 2)})
+	a, l := w.Hosts[0], w.ledger
+	send := func() *Op {
+		o := w.newOp(a, OpSpec{Kind: transport.OpSend, Peer: 1, Ordered: true})
+		o.HasData, o.Life, o.postSeq = false, 1, 1
+		a.sends = append(a.sends, o)
+		return o
+	}
+	first, second := send(), send()
+	as := func(d *dir, id uint16) *Op {
+		to := first.aim()
+		r := record{from: a, reading: reading{class: classData, opcode: opSend, rod: true, som: true, eom: true, msgID: id, initiator: first.name().Initiator, pid: to.PIDonFEP, ri: to.RI}}
+		o := l.opOf(&r, d, &sentPSN{})
+		o.txPieces++
+		return o
+	}
+	old := l.open(dirKey{0, 1}, a, w.Hosts[1], 1000, true, false)
+	if as(old, 7) != first {
+		t.Fatal("the oldest message is not the first: the test does not test")
+	}
+	a.refused = 1 // NACK 15
+	anew := l.open(dirKey{0, 2}, a, w.Hosts[1], 1<<20, true, false)
+	if as(anew, 7) != first || as(anew, 8) != second {
+		t.Error("messages that look the same are confused when their PDC begins anew")
+	}
+}
+
+// In clear, nobody can tell two lives of a target apart that drew the same PDCID for the same PDC
+// (T22): what came from the one counts for the other. Where lives draw other numbers it does not.
+func TestTwinLivesOfATarget(t *testing.T) {
+	for _, same := range []bool{true, false} {
+		w := NewWorld(nil, Spec{Seed: 1, Hosts: make([]HostSpec, 2), SameRandom: same})
+		a, b, l, key := w.Hosts[0], w.Hosts[1], w.ledger, dirKey{0, 9}
+		return2 := func() *dir {
+			d := l.open(key, a, b, 1000, false, false)
+			d.sent = make([]sentPSN, 2)
+			return d
+		}
+		old := return2()
+		old.at(b.Life()).got.set(0)
+		old.at(b.Life()).got.set(1)
+		r := record{from: b, reading: reading{class: classAck, cack: 1001, ackPSN: 1001, dpdcid: 9}}
+		l.ack(&r, a)
+		a.Node.Life++
+		anew := return2()
+		if l.taken(0, &r, a, nil); anew.answered.full(0, 2) != same {
+			t.Errorf("same numbers: %v; the ACK of the former life counts: %v", same, !same)
+		}
+		if v := caught(func() { l.ack(&r, a) }); v == nil != same {
+			t.Errorf("same numbers: %v; the same ACK again: %v", same, v)
+		}
+	}
+}
+
+// Nor is one taken for another that is for another endpoint.
+func TestShortMessageIsForItsEndpoint(t *testing.T) {
+	spec := Spec{Seed: 1, Hosts: make([]HostSpec, 2)}
+	id := transport.Identity{PIDonFEP: 3, RI: 4, JobID: 1}
+	spec.Hosts[1].More = []transport.EndpointConfig{{Identity: id}, {Identity: transport.Identity{PIDonFEP: 3, RI: 5, JobID: 1}}, {Identity: transport.Identity{PIDonFEP: 2, RI: 4, JobID: 1}}}
+	w := NewWorld(nil, spec)
+	a := w.Hosts[0]
+	var o *Op
+	for _, to := range []transport.EndpointID{0, 2, 3, 1} {
+		o = w.newOp(a, OpSpec{Kind: transport.OpSend, Peer: 1, To: to})
+		o.HasData, o.Life, o.postSeq = false, 1, 1
+		a.sends = append(a.sends, o)
+	}
+	r := record{from: a, reading: reading{class: classData, opcode: opSend, som: true, eom: true, msgID: 7, initiator: o.name().Initiator, pid: id.PIDonFEP, ri: id.RI}}
+	if got := w.ledger.opOf(&r, w.ledger.open(dirKey{0, 1}, a, w.Hosts[1], 1000, false, false), &sentPSN{}); got != o {
+		t.Errorf("a message for endpoint 1 is taken for %v", got)
+	}
+}

@@ -38,6 +38,8 @@ class Config:
     go_back_n: bool = False  # a ROD target that keeps no packet out of order
     unexpected: str = "overflow"  # overflow, late, nomatch or disable
     too_long: str = "truncate"  # or refuse
+    ack_data: int = 16  # reads of at most so many bytes are answered in the ACK, others in the return direction
+    zero_read: str = "default"  # how a read of nothing is answered: by a default response, or "data"
     close_ack: str = "at"  # CACK of the ACK of CLOSE: at its PSN, or below
     close_by: str = "cp"  # a target asks for the end by CLOSE_REQ, or by the flags of an ACK
     given_start: int = None  # the Start_PSN to give, instead of a random one
@@ -51,6 +53,8 @@ class Config:
     ar_every: int = 8
     burst: int = 48  # packets in flight
     rto: float = 0.03
+    linger: float = 0.1  # no CLOSE so soon after return data: the target may not have its ACK
+    cswap_length: int = 8  # request_length of a compare-and-swap, or 32
     rto_max: float = 0.4
     reorder: float = 0.006
     give_up: float = 20.0
@@ -197,6 +201,8 @@ class Fep:
         if isinstance(hdr, Request):
             if hdr.next_hdr in (NH_SMALL, NH_MEDIUM, NH_STD):
                 parse_ses_request(hdr.next_hdr, rest)  # too short: dropped here
+            elif hdr.next_hdr in (NH_RSP_DATA, NH_RSP_DATA_SMALL):
+                parse_ses_response(hdr.next_hdr, rest)
             if hdr.syn:
                 self.open(now, a)
                 return
@@ -213,7 +219,8 @@ class Fep:
             return
         if pdc.peer_id and hdr.spdcid != pdc.peer_id:
             self.refuse(a, 0x0F)
-        elif isinstance(hdr, Request) and (not pdc.target or hdr.next_hdr not in (NH_SMALL, NH_MEDIUM, NH_STD)):
+        elif isinstance(hdr, Request) and hdr.next_hdr not in \
+                ((NH_SMALL, NH_MEDIUM, NH_STD) if pdc.target else (NH_RSP_DATA, NH_RSP_DATA_SMALL)):
             pdc.nack(a, 0x0F)
         elif isinstance(hdr, Request) and hdr.ordered != pdc.ordered:
             pdc.nack(a, 0x16)
@@ -320,6 +327,7 @@ class Fep:
                     self.event("received", ctx=m.posted.ctx, ok=False, why=why)
         elif pdc.flow is not None and pdc.flow.pdc is pdc:
             pdc.flow.pdc = None
+        pdc.returns.clear()
         self.event("pdc closed", why=why, target=pdc.target)
 
     def pump(self, now):
@@ -346,9 +354,14 @@ class Fep:
     def busy(self):
         """Whether something is outstanding, so that time matters."""
         return bool(self.later) or any(f.waiting() or f.inflight for f in self.ses.flows.values()) or \
-            any(p.tx.out or p.tx.owed or p.tx.awaiting or p.rx.late or p.closing or p.controls or p.close_since for p in self.by_id.values())
+            any(p.tx.out or p.tx.owed or p.tx.awaiting or p.rx.late or p.returns or p.closing or p.controls or p.close_since for p in self.by_id.values())
 
     def send(self, now, ctx, ip, port, payload, pid=0, ri=15, job=None, relative=True, **how):
         dest = Dest(ip, o.PORT if self.cfg.encap == o.STANDARD else port, pid, ri, self.cfg.job if job is None else job,
                     relative)
         self.ses.send(now, ctx, dest, payload, **how)
+
+    def remote(self, now, ctx, ip, port, opcode, key, at, pid=0, ri=15, job=None, relative=True, **how):
+        dest = Dest(ip, o.PORT if self.cfg.encap == o.STANDARD else port, pid, ri, self.cfg.job if job is None else job,
+                    relative)
+        self.ses.remote(now, ctx, dest, opcode, key, at, **how)

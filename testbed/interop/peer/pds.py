@@ -5,6 +5,7 @@ and out of the window, duplicates in .5), 3.5.16 (control packets), 3.5.20 (reli
 responses, CLEAR, windows), and the state tables of initiator and target. A Pdc does no I/O: it is
 handed the time and packets, and hands packets to its Fep.
 """
+import collections
 import struct
 
 from wire import *
@@ -42,6 +43,7 @@ class Arrival:
 class Sent:
     """A packet with a PSN that is not acknowledged yet."""
     __slots__ = ("psn", "ctl", "next_hdr", "body", "msg", "ar", "syn", "last", "tries", "due", "arrived", "tail")
+    # msg is None for control packets and return data
 
     def __init__(self, psn, next_hdr=NH_NONE, body=b"", msg=None, ar=False, ctl=None, tail=b""):
         self.psn, self.next_hdr, self.body, self.msg, self.ar = psn, next_hdr, body, msg, ar
@@ -142,6 +144,8 @@ class Pdc:
         self.msg = None  # the message whose packets leave now
         self.msgs = {}  # message id: message that is not complete
         self.next_msg_id = 1
+        self.returns = collections.deque()  # at a target: read data that waits, (next_hdr, body, last of its message)
+        self.returned = -1e9  # at an initiator: when the last of it came
         self.heard = self.used = now
         self.renumbered = 0
         self.probe_at, self.probe_opaque = 0.0, 0
@@ -226,6 +230,13 @@ class Pdc:
             if ctl == CLOSE_CMD:
                 self.state, self.close_psn = "CLOSE_ACK_WAIT", tx.next
             return Sent(tx.next, ctl=ctl, ar=True, tail=tail)
+        if self.returns:
+            next_hdr, body, last = self.returns.popleft()
+            tx.since_ar += 1
+            ar = last or tx.since_ar >= self.cfg.ar_every or len(tx.out) + 1 >= self.cfg.burst
+            if ar:
+                tx.since_ar = 0
+            return Sent(tx.next, next_hdr, body, None, ar)
         if self.msg is None:
             self.msg = self.fep.ses.next_message(now, self)
         if self.msg is None:
@@ -236,6 +247,7 @@ class Pdc:
         if ar:
             tx.since_ar = 0
         s = Sent(tx.next, next_hdr, body, self.msg, ar)
+        self.msg.psn = tx.next
         if last:
             self.msg = None
         return s
@@ -273,8 +285,9 @@ class Pdc:
             if l.final and not l.cleared and l.tries < 10 and now - l.last >= self.rto(l.tries):
                 l.last, l.tries = now, l.tries + 1
                 self.ack(l.path, psn, l.resp, 0, True)
+        self.fep.ses.expire(now, self)
         if not self.target and self.closing and self.state == "ESTABLISHED" and not tx.out and not self.msg \
-                and not self.controls and not self.fep.ses.holds(self):
+                and not self.controls and not self.fep.ses.holds(self) and now - self.returned >= self.cfg.linger:
             self.controls.append((CLOSE_CMD, b""))
         if self.close_since is not None and now - self.close_since > self.cfg.close_time:
             self.fep.free(now, self, "no close came")
@@ -308,7 +321,8 @@ class Pdc:
         self.heard = now
         resp = None
         if a.next_hdr in (NH_RSP, NH_RSP_DATA, NH_RSP_DATA_SMALL):
-            resp, _ = parse_ses_response(a.next_hdr, body)
+            resp, data = parse_ses_response(a.next_hdr, body)
+            resp.data = bytes(data)
         if not a.flags & A_P:
             s = tx.out.get(a.psn)
             if s is not None:
@@ -416,6 +430,8 @@ class Pdc:
         moved = {}
         for s in tx.out.values():
             s.psn, s.due, s.tries = add(s.psn, delta), now, 0
+            if s.msg is not None:
+                s.msg.psn = s.psn  # of a message of one packet, which is all that asks
             moved[s.psn] = s
         tx.out = moved
         for name in ("next", "left", "cack"):
@@ -440,7 +456,7 @@ class Pdc:
         cack = rx.cack
         req = REQ_CLEAR if gtd else REQ_CLOSE if self.close_asked and cfg.close_by == "ack" else REQ_NONE
         kind = ACK_CC if probe is not None and cfg.ack_type == ACK else cfg.ack_type
-        a = Ack(kind, NH_NONE if resp is None else NH_RSP, flags | req << 1, sub(psn, cack), cack, self.my_id,
+        a = Ack(kind, NH_NONE if resp is None else resp.form, flags | req << 1, sub(psn, cack), cack, self.my_id,
                 self.peer_id, mpr=cfg.mpr)
         if probe is not None:
             a.flags, a.off = a.flags | A_P, probe
@@ -459,7 +475,7 @@ class Pdc:
         if resp is not None and cfg.lose.get("%d:%d" % (resp.opcode, resp.rc), 0) > 0:
             cfg.lose["%d:%d" % (resp.opcode, resp.rc)] -= 1
             return
-        self.fep.emit(self.fep.answer_path(path), a.pack() + (resp.pack() if resp is not None else b""))
+        self.fep.emit(self.fep.answer_path(path), a.pack() + (resp.pack() + resp.data if resp is not None else b""))
 
     def ack_flags(self, a):
         return (A_M if a.ce else 0) | (A_RETX if a.hdr.flags & F_RETX else 0)
@@ -548,14 +564,24 @@ class Pdc:
             slot.working, slot.ctl = False, True
             self.fep.event("control", ctl=a.ctl, tail=h.tail.hex())
             if a.ctl == CLOSE_CMD:
-                self.closed_by_peer(now, a)
+                if self.returns or any(s.ctl is None for s in self.tx.out.values()):  # return PSNs outstanding: the end is in error
+                    self.nack(a, 0x11)
+                    self.fep.free(now, self, "closed with return data outstanding")
+                else:
+                    self.closed_by_peer(now, a)
                 return False
             rx.advance()
             self.ack(a.path, psn, None, self.ack_flags(a), False)
             if a.ctl == CLOSE_REQ and not self.target:
                 self.closing = True
             return True
-        resp, gtd, code = self.fep.ses.on_request(now, self, a)
+        if self.target:
+            resp, gtd, code = self.fep.ses.on_request(now, self, a)
+        else:
+            self.returned = now
+            resp, gtd, code = self.fep.ses.on_data(now, self, a)
+            if self.state == "CLOSED":
+                return False
         if code:
             del rx.slots[psn]
             self.nack(a, code)

@@ -20,6 +20,7 @@ import outer
 import tss
 from faults import Faults
 from fep import Config, Fep
+from ses import POISON
 from sockets import Sockets
 from wire import *
 
@@ -197,6 +198,35 @@ class Server:
                        ordered=c.get("ordered", False), tag=tags[i] if tags else None,
                        data=data + i if data is not None else None,
                        form=forms[c.get("form", "std")], dc=c.get("dc", False))
+        elif what == "region":
+            size = c["size"]
+            data = content(c["seed"], c["ctx"], size) if "seed" in c else bytes(c.get("zero", False) * size) or \
+                bytes([POISON]) * size
+            f.ses.region(c["key"], data, c.get("rights", ("read", "write")))
+        elif what == "look":
+            r = f.ses.regions[c["key"]]
+            data = bytes(r.look(c.get("at", 0), c.get("len", r.size)))
+            self.say({"ev": "region", "id": c["id"], "ctx": c.get("ctx", 0), "len": len(data), "guard": r.guard(),
+                      "sha256": hashlib.sha256(data).hexdigest(), "hex": data[:64].hex()})
+        elif what in ("write", "read", "atomic"):
+            to, at = c["to"], c["at"]
+            forms = {"std": NH_STD, "medium": NH_MEDIUM, "small": NH_SMALL}
+            for i, offset in enumerate(at):
+                number = c.get("ctx", 0) + i
+                how = dict(ordered=c.get("ordered", False), form=forms[c.get("form", "std")], dc=c.get("dc", False))
+                if what == "write":
+                    opcode = WRITE
+                    how.update(payload=content(c["seed"], number, c["sizes"][i]),
+                               data=c["data"] + i if "data" in c else None)
+                elif what == "read":
+                    opcode = READ
+                    how.update(size=c["sizes"][i])
+                else:
+                    opcode = FETCHING_ATOMIC if c.get("fetch", True) else ATOMIC
+                    how.update(operation=c["operation"], operand=c["operand"][i],
+                               compare=c["compare"][i] if "compare" in c else 0, datatype=c.get("datatype", UINT64))
+                f.remote(now, number, to["ip"], to.get("port", outer.PORT), opcode, c["key"], offset, to.get("pid", 0),
+                         to.get("ri", 15), to.get("job"), to.get("relative", True), **how)
         elif what == "close":
             for pdc in list(f.by_id.values()):
                 if pdc.target == c.get("targets", False):

@@ -53,6 +53,13 @@ def known_answers():
             ("012d0102000123450 00a000f000000000000100000000010800000000000004211223344556677880000 09c4",
              SesRequest(NH_STD, WRITE, S_DC | S_REL | S_HD | S_SOM, 0x102, 0, 0x12345, 10, 15, 0x1000, 16,
                         0x8000000000000042, 0x1122334455667788, 2500)),
+            ("040b0106000123450 00a000f 0000000000000040 00000010 0000000000000042 0000000000000000 00000008 02070200",
+             SesRequest(NH_STD, FETCHING_ATOMIC, S_REL | S_EOM | S_SOM, 0x106, 0, 0x12345, 10, 15, 0x40, 16, 0x42, 0, 8,
+                        ext=h("02070200"))),
+            ("040b0107000123450 00a000f 0000000000000040 00000010 0000000000000042 0000000000000000 0000002"
+             "00d0702000000000000000000000000000000000a00000000000000000000000000000014",
+             SesRequest(NH_STD, FETCHING_ATOMIC, S_REL | S_EOM | S_SOM, 0x107, 0, 0x12345, 10, 15, 0x40, 16, 0x42, 0, 32,
+                        ext=h("0d070200") + struct.pack("!QQQQ", 0, 10, 0, 20))),
             ("01280102000123450 00a000f0000000000001000000000108000000000000042000004000000040000000 9c4",
              SesRequest(NH_STD, WRITE, S_DC | S_REL, 0x102, 0, 0x12345, 10, 15, 0x1000, 16, 0x8000000000000042, 0,
                         2500, 1024, 1024)),
@@ -271,6 +278,98 @@ def transfer(p, ordered, tagged, late, form, both):
                 equal("matched", f["ctx"], n)
             elif ordered:
                 equal("order", f["ctx"], n)
+    end(p, ("closed", "closed by peer"))
+
+
+def memory(p, ordered, form, key, swap_length):
+    """Writes, reads and atomics of both sides: contents, old values, bounds and rights; nothing else is touched."""
+    size, sizes = 120000, [s for s in SIZES if form == NH_STD or s <= 1024] * 2
+    p.feps[0].cfg.cswap_length = p.feps[1].cfg.cswap_length = swap_length
+    number, places = 0, []
+    for n in sizes:  # every second one where the one before ends, every other with a gap
+        places.append(number)
+        number += n + (7 if len(places) % 2 else 0)
+    keys = dict(w=key, r=key + 1, a=key + 2, ro=key + 3, wo=key + 4)
+    for i in (0, 1):
+        ses = p.feps[i].ses
+        ses.region(keys["w"], bytes(size), ("write",))
+        ses.region(keys["r"], content(i, 0, size), ("read",))
+        ses.region(keys["a"], bytes(64), ("read", "write"))
+        ses.region(keys["ro"], bytes(64), ("read",))
+        ses.region(keys["wo"], bytes(64), ("write",))
+    wants = {}
+    for i in (0, 1):
+        me, to = p.feps[i], p.feps[1 - i].cfg
+
+        def do(ctx, want, *args, **how):
+            wants[i, ctx] = want
+            me.remote(p.now, ctx, to.ip, to.port, *args, ordered=ordered, form=form, **how)
+
+        for n, (at, length) in enumerate(zip(places, sizes)):
+            data = None if form != NH_STD or n % 3 else n + 500
+            do(n, {}, WRITE, keys["w"], at, payload=content(9 + i, n, length), data=data)
+            do(100 + n, dict(sha256=hashlib.sha256(content(1 - i, 0, size)[at:at + length]).hexdigest()),
+               READ, keys["r"], at, size=length)
+        for n in range(20):
+            do(200 + n, None, FETCHING_ATOMIC, keys["a"], 8, operand=1 << n)
+            do(300 + n, None, FETCHING_ATOMIC, keys["a"], 16, operation=AMO_CSWAP, compare=n if n % 5 else 77,
+               operand=n + 1)
+            do(400 + n, {}, ATOMIC, keys["a"], 24, operand=0xFFFFFFFFFFFFFFFF)
+        long = 5000 if form == NH_STD else 500
+        # A small request names its region by an index.
+        do(500, dict(rc=RC_BAD_MKEY if form != NH_SMALL else RC_BAD_INDEX), WRITE, keys["w"] + 99, 0, payload=bytes(long))
+        do(501, dict(rc=RC_BAD_MKEY if form != NH_SMALL else RC_BAD_INDEX), READ, keys["w"] + 99, 0, size=long)
+        do(502, dict(rc=RC_BAD_ADDR), WRITE, keys["w"], size - long + 1, payload=bytes(long))
+        do(503, dict(rc=RC_BAD_ADDR), READ, keys["r"], size - long + 1, size=long)
+        do(504, dict(rc=RC_BAD_ADDR), READ, keys["r"], 1 << 40, size=long)
+        do(505, dict(rc=RC_PERM), WRITE, keys["r"], 0, payload=bytes(long))
+        do(506, dict(rc=RC_PERM), READ, keys["w"], 0, size=long)
+        do(507, dict(rc=RC_PERM), FETCHING_ATOMIC, keys["ro"], 0, operand=1)
+        do(508, dict(rc=RC_PERM), FETCHING_ATOMIC, keys["wo"], 0, operand=1)
+        do(509, dict(rc=RC_BAD_ADDR), FETCHING_ATOMIC, keys["a"], 64, operand=1)
+        do(510, dict(rc=RC_AMO_UNALIGNED), FETCHING_ATOMIC, keys["a"], 4, operand=1)
+        do(511, dict(rc=RC_AMO_OP), FETCHING_ATOMIC, keys["a"], 0, operation=1, operand=1)
+        do(512, dict(rc=RC_AMO_DT), FETCHING_ATOMIC, keys["a"], 0, datatype=6, operand=1)
+    p.until(lambda: all(len(p.got(i, "sent")) >= len([k for k in wants if k[0] == i]) for i in (0, 1)))
+    for i in (0, 1):
+        sent, there = {f["ctx"]: f for f in p.got(i, "sent")}, p.feps[1 - i].ses.regions
+        equal("each once", sorted(sent), sorted(c for s, c in wants if s == i))
+        equal("as many events", len(p.got(i, "sent")), len(sent))
+        for ctx, f in sent.items():
+            want = wants[i, ctx] or {}
+            equal("%d: rc" % ctx, f["rc"], want.get("rc"))
+            if f["ok"] and "sha256" in want:
+                equal("%d: read" % ctx, (f["sha256"], f["guard"]), (want["sha256"], True))
+        image = bytearray(size)
+        for n, (at, length) in enumerate(zip(places, sizes)):
+            image[at:at + length] = content(9 + i, n, length)
+        equal("written", bytes(there[keys["w"]].look(0, size)) == bytes(image), True)
+        equal("read only", bytes(there[keys["r"]].look(0, size)) == content(1 - i, 0, size), True)
+        for r in there.values():
+            equal("guard", r.guard(), True)
+        with_data = [n for n in range(len(sizes)) if form == NH_STD and n % 3 == 0]
+        equal("data", sorted(f["data"] - 500 for f in p.got(1 - i, "written")), with_data)
+        # Each old value once: in any order they are the sums before each addition.
+        total, left = 0, {n: sent[200 + n]["value"] for n in range(20)}
+        while left:
+            n, = [n for n, v in left.items() if v == total]
+            del left[n]
+            total += 1 << n
+        equal("sum", bytes(there[keys["a"]].look(8, 8)), struct.pack("!Q", total))
+        if ordered:
+            value = 0
+            for n in range(20):
+                equal("old", sent[300 + n]["value"], value)
+                value = n + 1 if (n if n % 5 else 77) == value else value
+            equal("swapped", bytes(there[keys["a"]].look(16, 8)), struct.pack("!Q", value))
+        equal("minus one, often", bytes(there[keys["a"]].look(24, 8)), struct.pack("!q", -20))
+        odd = [k for k in p.feps[i].stats if k.startswith("odd")]
+        equal("odd", odd, [])
+    end(p, ("closed", "closed by peer"))
+
+
+def end(p, whys):
+    """All PDCs end, in order, and nothing was dropped that should not be."""
     for fep in p.feps:
         for pdc in list(fep.by_id.values()):
             if not pdc.target:
@@ -278,10 +377,32 @@ def transfer(p, ordered, tagged, late, form, both):
     p.until(lambda: not any(f.by_id for f in p.feps))
     for i in (0, 1):
         for f in p.got(i, "pdc closed"):
-            equal("closed", f["why"] in ("closed", "closed by peer"), True)
+            equal("closed", (f["why"], f["why"] in whys), (f["why"], True))
         for what in p.feps[i].stats:
             if what.startswith("dropped") and what not in BENIGN:
                 raise AssertionError("%s: %d" % (what, p.feps[i].stats[what]))
+
+
+def memories():
+    n = 0
+    for ordered, form, loss in itertools.product((False, True), (NH_STD, NH_MEDIUM, NH_SMALL), (0.0, 0.05, 0.2)):
+        n += 1
+        kw = dict(encap=(outer.SYMMETRIC, outer.STANDARD)[n % 2], ack_type=(ACK_CC, ACK, ACK_CCX)[n % 3 if not loss else 0],
+                  ack_data=(16, 0, 2000)[n % 3], zero_read=("default", "data")[n % 2], go_back_n=n % 5 == 0,
+                  keep_syn=n % 2 == 0, cc_requests=n % 4 == 0, linger=1.0)
+        a, b = configs(**kw)
+        if n % 4 == 1:
+            a.domain, b.domain = (tss.Domain({0: bytes(range(32))}, 9, ssi=s) for s in (1, 2))
+        if n % 3 == 0:
+            a.start_psn = 0xFFFFFFF0
+        if n % 5 == 2:
+            b.window = 8
+        try:
+            memory(Pair(a, b, loss, loss / 4, loss, seed=n), ordered, form, OPTIMIZED | 0x300 if form == NH_SMALL else 70 << n,
+                   (8, 32)[n % 2])
+        except Exception as e:
+            raise AssertionError("combination %d: ordered %s, form %d, loss %g, %r" % (n, ordered, form, loss, kw)) from e
+    return n
 
 
 def pairs():
@@ -389,6 +510,7 @@ def main():
     injected()
     restart()
     print("single packets, restart: ok")
+    print("one-sided operations in memory: %d combinations: ok" % memories())
     print("pairs in memory: %d combinations: ok" % pairs())
 
 

@@ -1,11 +1,13 @@
-"""Messages: sending, matching, unexpected ones, responses, generations.
+"""Messages: sending, matching, unexpected ones, responses, generations; one-sided operations.
 
 Follows UE 3.4: headers and field rules, segmentation and reassembly, matching of tagged and untagged
 messages in post order, what a target without a matching buffer may answer, generations of a resource
-index, which response is guaranteed, and what each return code asks of the initiator.
+index, which response is guaranteed, and what each return code asks of the initiator; and for writes,
+reads and atomics on 64-bit numbers: keys, rights, bounds, where read data goes.
 """
 import collections
 import hashlib
+import struct
 
 from wire import *
 
@@ -21,6 +23,7 @@ class TxMessage:
         self.payload, self.match, self.data, self.form = payload, match, data, form
         self.dc, self.mtu, self.initiator = dc, mtu, initiator
         self.retries, self.began, self.resume = 0, None, 0.0
+        self.buf_off, self.psn = 0, None
 
     def start(self, now, msg_id, gen):
         """Begins anew from byte 0 under another message id."""
@@ -42,7 +45,7 @@ class TxMessage:
             # Failed before all of it was sent: MSG_ERROR ends it.
             self.all_sent = True
             r = SesRequest(NH_STD, MSG_ERROR, flags | S_EOM | (S_SOM if self.off == 0 else 0), self.msg_id, self.gen,
-                           d.job, d.pid, d.ri, 0, self.initiator, self.match, 0, length, 0, self.off)
+                           d.job, d.pid, d.ri, self.buf_off, self.initiator, self.match, 0, length, 0, self.off)
             return NH_STD, r.pack(), True
         part = self.payload[self.off:self.off + self.mtu]
         last = self.off + len(part) >= length
@@ -51,11 +54,102 @@ class TxMessage:
         if last:
             flags |= S_EOM
         form = self.form if length <= min(self.mtu, 0x3FFF) else NH_STD
-        r = SesRequest(form, self.opcode, flags, self.msg_id, self.gen, d.job, d.pid, d.ri, 0, self.initiator,
-                       self.match, self.data or 0, length, len(part), self.off)
+        r = SesRequest(form, self.opcode, flags, self.msg_id, self.gen, d.job, d.pid, self.index(form), self.buf_off,
+                       self.initiator, self.match, self.data or 0, length, len(part), self.off)
         self.off += len(part)
         self.all_sent = last
         return form, r.pack() + part, last
+
+    def index(self, form):
+        """The resource index; in the small form it stands for the key."""
+        return self.match & RKEY_MASK if form == NH_SMALL else self.dest.ri
+
+    def missing(self):
+        """Whether data of the target is still awaited."""
+        return False
+
+    def result(self):
+        """What the event at the end says besides."""
+        return {}
+
+
+class TxRemote(TxMessage):
+    """A read or an atomic: requests without data, or operands. What comes back is kept in buf, with poison behind."""
+
+    def __init__(self, *args, size=0, ext=b"", length=None, answer=None):
+        super().__init__(*args)
+        self.size, self.ext, self.length = size, ext, size if length is None else length
+        self.expect = self.length if self.opcode == READ else answer
+
+    def start(self, now, msg_id, gen):
+        super().start(now, msg_id, gen)
+        self.buf, self.have = bytearray([POISON]) * (self.expect + 64), {}
+
+    def segment(self):
+        if self.opcode != READ:
+            self.open += 1
+            self.all_sent = True
+            d = self.dest
+            flags = (S_REL if d.relative else 0) | (S_DC if self.dc else 0) | S_SOM | S_EOM
+            r = SesRequest(self.form, self.opcode, flags, self.msg_id, self.gen, d.job, d.pid, self.index(self.form),
+                           self.buf_off, self.initiator, self.match, 0, self.length, ext=self.ext)
+            return self.form, r.pack() + self.payload, True
+        if self.rc is not None:
+            self.payload = bytes(self.size)  # MSG_ERROR says the length
+            return super().segment()
+        self.open += 1
+        d, n = self.dest, min(self.mtu, self.size - self.off)
+        last = self.off + n >= self.size
+        form = self.form if self.size <= min(self.mtu, 0x3FFF) else NH_STD
+        flags = (S_REL if d.relative else 0) | (S_DC if self.dc else 0) | (S_SOM if self.off == 0 else 0) | (S_EOM if last else 0)
+        r = SesRequest(form, READ, flags, self.msg_id, self.gen, d.job, d.pid, self.index(form), self.buf_off,
+                       self.initiator, self.match, 0, self.size, n, self.off)
+        self.off += n
+        self.all_sent = last
+        return form, r.pack(), last
+
+    def place(self, resp):
+        """Takes a RESPONSE_W_DATA; returns what is wrong with it, or None."""
+        off, n = resp.msg_off, len(resp.data)
+        if off + n > self.expect or n != resp.pay_len:
+            return "data outside of the request"
+        if off in self.have:
+            return "data twice"
+        if resp.form == NH_RSP_DATA and resp.modified != self.length:
+            return "modified_length"
+        if self.opcode == READ and (off % self.mtu or n != min(self.mtu, self.size - off)):
+            return "not what was asked for"
+        self.buf[off:off + n] = resp.data
+        self.have[off] = n
+        self.touched = self.answered = True
+        return None
+
+    def missing(self):
+        return sum(self.have.values()) < self.expect
+
+    def result(self):
+        guard = self.buf.count(POISON, self.expect) == len(self.buf) - self.expect
+        if self.opcode == READ:
+            return dict(len=self.size, guard=guard, sha256=hashlib.sha256(self.buf[:self.size]).hexdigest())
+        return dict(guard=guard, value=int.from_bytes(self.buf[:self.expect], "big"))
+
+
+class Region:
+    """Memory that peers may reach by its key, poison on both sides."""
+    GUARD = 64
+
+    def __init__(self, key, data, rights):
+        self.key, self.size, self.rights = key, len(data), set(rights)
+        self.buf = bytearray([POISON]) * self.GUARD + data + bytearray([POISON]) * self.GUARD
+
+    def look(self, at, n):
+        return self.buf[self.GUARD + at:self.GUARD + at + n]
+
+    def put(self, at, data):
+        self.buf[self.GUARD + at:self.GUARD + at + len(data)] = data
+
+    def guard(self):
+        return self.buf[:self.GUARD].count(POISON) + self.buf[-self.GUARD:].count(POISON) == 2 * self.GUARD
 
 
 class Dest:
@@ -99,6 +193,7 @@ class RxMessage:
         self.got, self.som, self.data = 0, False, None
         self.rc, self.gen = None, 0
         self.unexpected, self.psns, self.msg_id = False, [], r.msg_id
+        self.buf_off, self.answer_id = r.buf_off, 0
 
     def same(self, r):
         return (self.opcode, self.length, self.match, self.initiator, self.job) == \
@@ -121,6 +216,7 @@ class Ses:
         self.gens = {}  # (ip, port, pid, ri, tagged): last known generation
         self.spaces = {False: Space(), True: Space()}
         self.inbound = {}  # (pdc, message id): RxMessage
+        self.regions = {}  # key: Region
 
     # Initiator.
 
@@ -128,13 +224,36 @@ class Ses:
         self.seq += 1
         m = TxMessage(self.seq, ctx, dest, SEND if tag is None else TAGGED_SEND, payload, tag or 0, data, form, dc,
                       self.cfg.mtu, self.cfg.initiator)
+        self.queue(dest, ordered, m)
+
+    def queue(self, dest, ordered, m):
         key = (dest.ip, dest.port, ordered)
         if key not in self.flows:
             self.flows[key] = Flow(*key)
         self.flows[key].queue.append(m)
 
+    def remote(self, now, ctx, dest, opcode, key, at, payload=b"", size=0, operation=AMO_SUM, operand=0, compare=0,
+               ordered=False, data=None, form=NH_STD, dc=False, datatype=UINT64):
+        """A write of payload, a read of size bytes, or an atomic with its operands, at an offset of a region."""
+        self.seq += 1
+        args = (self.seq, ctx, dest, opcode, payload, key, data, form, dc, self.cfg.mtu, self.cfg.initiator)
+        if opcode == WRITE:
+            m = TxMessage(*args)
+        elif opcode == READ:
+            m = TxRemote(*args, size=size)
+        else:
+            ext, length, payload = struct.pack("!BBBB", operation, datatype, CPU_COHERENT, 0), 8, struct.pack("!Q", operand)
+            if operation in TWO_OPERANDS:
+                ext += struct.pack("!QQQQ", 0, compare, 0, operand)
+                length, payload = self.cfg.cswap_length, b""
+            m = TxRemote(*args[:4], payload, *args[5:], ext=ext, length=length,
+                         answer=8 if opcode == FETCHING_ATOMIC else 0)
+        m.buf_off = at
+        self.queue(dest, ordered, m)
+
     def gen_key(self, m):
-        return (m.dest.ip, m.dest.port, m.dest.pid, m.dest.ri, m.opcode == TAGGED_SEND)
+        space = "RMA" if m.opcode in ONE_SIDED else m.opcode == TAGGED_SEND
+        return (m.dest.ip, m.dest.port, m.dest.pid, m.dest.ri, space)
 
     def next_message(self, now, pdc):
         """The next message that may begin on a PDC, or None."""
@@ -167,16 +286,51 @@ class Ses:
             self.note(m, resp)
         self.settle(now, pdc, m)
 
-    def note(self, m, resp):
+    def note(self, m, resp, returned=False):
         if resp.opcode == NO_RESPONSE:
             m.deferred = True
             return
+        if resp.opcode == RESPONSE_W_DATA:
+            self.take_data(m, resp, returned)
         if resp.opcode == RESPONSE:
             m.answered = True
         if resp.list == OVERFLOW:
             m.list = OVERFLOW
         if resp.rc not in (RC_NULL, RC_OK) and m.rc is None:
             m.rc, m.rc_gen = resp.rc, resp.gen
+
+    def take_data(self, m, resp, returned):
+        """Data in an ACK or in the return direction; what is wrong with it is counted and fails the message."""
+        wrong = "data that was not asked for"
+        self.fep.stats["data returned" if returned else "data in ack"] += 1
+        if isinstance(m, TxRemote):
+            if resp.form == NH_RSP_DATA and (m.form != NH_STD and m.size <= m.mtu):
+                wrong = "a standard response to a short request"
+            elif resp.form == NH_RSP_DATA and resp.read_msg_id != m.msg_id:
+                wrong = "read_request_message_id"
+            elif resp.form == NH_RSP_DATA_SMALL and resp.psn != m.psn:
+                wrong = "original_request_psn"
+            else:
+                wrong = m.place(resp)
+        if wrong:
+            self.fep.stats["odd: " + wrong] += 1
+            m.rc = m.rc or RC_UNCOR
+
+    def on_data(self, now, pdc, a):
+        """Takes a packet of the return direction. Returns response, guaranteed or not, NACK code."""
+        resp, data = parse_ses_response(a.hdr.next_hdr, a.body)
+        resp.data = bytes(data)
+        ok = SesResponse(DEFAULT_RESPONSE, RC_OK, resp.msg_id, job=resp.job)
+        if resp.form == NH_RSP_DATA:
+            m = pdc.msgs.get(resp.read_msg_id)
+        else:
+            m = next((w for w in pdc.msgs.values() if w.psn == resp.psn and w.form != NH_STD), None)
+        if m is None:
+            self.fep.stats["data for no message"] += 1
+            return ok, False, 0
+        self.note(m, resp, True)
+        self.settle(now, pdc, m)
+        return ok, False, 0
 
     def answered(self, now, pdc, m, resp):
         """The RESPONSE to what was first answered NO_RESPONSE."""
@@ -189,7 +343,7 @@ class Ses:
     def settle(self, now, pdc, m):
         if not m.all_sent or m.open > 0 or pdc.msgs.get(m.msg_id) is not m:
             return
-        if m.rc is None and m.deferred and not m.answered:
+        if m.rc is None and (m.deferred and not m.answered or m.missing()):
             return
         del pdc.msgs[m.msg_id]
         for psn in [p for p, w in pdc.tx.awaiting.items() if w is m]:
@@ -207,7 +361,15 @@ class Ses:
             self.fep.event("retry", ctx=m.ctx, rc=m.rc)
             f.failed.append(m)
             return
-        self.fep.event("sent", ctx=m.ctx, ok=m.rc is None, rc=m.rc, list=m.list, retries=m.retries)
+        self.fep.event("sent", ctx=m.ctx, ok=m.rc is None, rc=m.rc, list=m.list, retries=m.retries, **m.result())
+
+    def expire(self, now, pdc):
+        """Fails messages whose data does not come though every request was answered."""
+        for m in [m for m in pdc.msgs.values() if m.all_sent and m.open == 0 and m.missing()]:
+            if now - m.began > self.cfg.give_up:
+                del pdc.msgs[m.msg_id]
+                pdc.flow.inflight.pop(m.seq, None)
+                self.fep.event("sent", ctx=m.ctx, ok=False, rc=m.rc, why="no data came")
 
     def pdc_lost(self, now, pdc, why, code, fresh):
         """The messages of a PDC that ended in error: again by another one, or failed."""
@@ -251,6 +413,8 @@ class Ses:
             msg_id = a.hdr.payload & 0xFFFF
         elif a.hdr.next_hdr == NH_STD:
             msg_id = parse_ses_request(NH_STD, a.body)[0].msg_id
+        elif a.hdr.next_hdr == NH_RSP_DATA:
+            msg_id = parse_ses_response(NH_RSP_DATA, a.body)[0].msg_id
         return SesResponse(DEFAULT_RESPONSE, RC_NULL, msg_id)
 
     def refuse(self, r, rc, gen=0):
@@ -263,7 +427,10 @@ class Ses:
             return self.refuse(r, RC_UNCOR)
         if r.pid != self.cfg.pid:
             return self.refuse(r, RC_BAD_PID)
-        if r.ri != self.cfg.ri:
+        small = r.form == NH_SMALL and r.opcode in ONE_SIDED  # its resource index is the key
+        if small:
+            r.match = OPTIMIZED | r.ri
+        if r.ri != self.cfg.ri and not (small and r.match in self.regions):
             return self.refuse(r, RC_BAD_INDEX)
         if r.job != self.cfg.job:
             return self.refuse(r, RC_BAD_JOB_ID)
@@ -286,6 +453,8 @@ class Ses:
                 if m.got >= m.length:
                     del self.inbound[key]
             return ok, False, 0
+        if r.opcode in ONE_SIDED:
+            return self.on_remote(now, pdc, a, r, payload, key)
         if r.opcode not in (SEND, TAGGED_SEND) or r.form == NH_SMALL:
             return self.refuse(r, RC_UNSUPPORTED_OP)
         if r.form != NH_STD and not (r.som and r.eom):
@@ -311,6 +480,115 @@ class Ses:
         elif m.rc is None and not m.same(r):
             return self.refuse(r, RC_OP_VIOLATION)
         return self.take(now, m, r, payload, a.hdr.psn)
+
+    # Target of writes, reads and atomics.
+
+    def region(self, key, data, rights):
+        self.regions[key] = Region(key, data, rights)
+
+    def on_remote(self, now, pdc, a, r, payload, key):
+        """One packet of a write, a read or an atomic. The first error of a message is that of all its packets."""
+        if r.form != NH_STD and not (r.som and r.eom):
+            return self.refuse(r, RC_OP_VIOLATION)
+        if r.opcode == READ and (r.som or r.form != NH_STD):
+            extra, r.pay_len = len(payload), min(self.cfg.mtu, r.length)  # the length is implied
+        else:
+            extra = len(payload) if r.opcode == READ else 0
+        m = self.inbound.get(key) if r.form == NH_STD else None
+        if m is not None and r.som and m.som:
+            m = None  # the id is used again
+        rc = None
+        if m is None:
+            m = RxMessage(r, pdc, key)
+            if r.form == NH_STD:
+                self.inbound[key] = m
+            m.answer_id = pdc.msg_id()
+            rc = self.check(r)
+        elif m.rc is None and m.match != r.match:
+            rc = RC_PERM
+        elif m.rc is None and not (m.same(r) and m.buf_off == r.buf_off):
+            rc = RC_OP_VIOLATION
+        if r.opcode in (WRITE, READ):
+            if extra or r.pay_len > self.cfg.mtu or (r.opcode == WRITE and len(payload) != r.pay_len) or \
+                    r.msg_off + r.pay_len > r.length or (r.eom and r.msg_off + r.pay_len != r.length):
+                rc = rc or RC_OP_VIOLATION
+            m.got += r.pay_len
+        else:
+            m.got = m.length
+        if r.flags & S_IE:
+            rc = rc or RC_INITIATOR_ERROR
+        m.rc = m.rc or rc
+        if r.som:
+            m.som = True
+            if r.flags & S_HD:
+                m.data = r.data
+        done = m.got >= m.length and m.som
+        if done and self.inbound.get(key) is m:
+            del self.inbound[key]
+        if m.rc is not None:
+            return self.refuse(r, m.rc)
+        reg = self.regions[r.match]
+        if r.opcode == WRITE:
+            reg.put(r.buf_off + r.msg_off, payload)
+            if done and m.data is not None:
+                self.fep.event("written", key=r.match, at=r.buf_off, len=r.length, data=m.data, src=m.ip,
+                               initiator=r.initiator)
+        elif r.opcode == READ:
+            return self.answer_read(pdc, a, r, m, reg, done)
+        else:
+            old, = struct.unpack("!Q", reg.look(r.buf_off, 8))
+            if r.ext[0] == AMO_SUM:
+                new = old + struct.unpack("!Q", payload)[0]
+            else:
+                compare, swap = struct.unpack("!8xQ8xQ", r.ext[4:])
+                new = swap if compare == old else old
+            reg.put(r.buf_off, struct.pack("!Q", new & 0xFFFFFFFFFFFFFFFF))
+            if r.opcode == FETCHING_ATOMIC:
+                return self.with_data(a, r, m, struct.pack("!Q", old), True), True, 0
+        return SesResponse(DEFAULT_RESPONSE, RC_OK, r.msg_id, job=r.job, modified=r.length), False, 0
+
+    def check(self, r):
+        """Whether a one-sided message may be: its return code, or None (UE 3.4: key, right, bounds, atomic)."""
+        if r.gen:
+            return RC_BAD_GENERATION
+        reg = self.regions.get(r.match)
+        if reg is None:
+            return RC_BAD_MKEY
+        needs = {WRITE: {"write"}, READ: {"read"}, ATOMIC: {"write"}, FETCHING_ATOMIC: {"read", "write"}}[r.opcode]
+        if not needs <= reg.rights:
+            return RC_PERM
+        two = bool(r.ext) and r.ext[0] in TWO_OPERANDS
+        if r.buf_off + (8 if two else r.length) > reg.size:
+            return RC_BAD_ADDR
+        if r.opcode in (WRITE, READ):
+            return None
+        if r.ext[0] not in (AMO_SUM, AMO_CSWAP):
+            return RC_AMO_OP
+        if r.ext[1] != UINT64:
+            return RC_AMO_DT
+        if r.length not in ((8, 32) if two else (8,)) or r.pay_len != (0 if two else 8):
+            return RC_AMO_SIZE
+        return RC_AMO_UNALIGNED if r.buf_off % 8 else None
+
+    def with_data(self, a, r, m, data, in_ack):
+        if r.form == NH_STD:
+            return SesResponse(RESPONSE_W_DATA, RC_OK, r.msg_id if in_ack else m.answer_id, job=r.job, modified=r.length,
+                               form=NH_RSP_DATA, pay_len=len(data), msg_off=r.msg_off, read_msg_id=r.msg_id, data=data)
+        return SesResponse(RESPONSE_W_DATA, RC_OK, 0, job=r.job, form=NH_RSP_DATA_SMALL, pay_len=len(data),
+                           psn=a.hdr.psn, data=data)
+
+    def answer_read(self, pdc, a, r, m, reg, done):
+        """The data of a whole read of few bytes is in the ACKs; of any other it takes the return direction."""
+        ok = SesResponse(DEFAULT_RESPONSE, RC_OK, r.msg_id, job=r.job, modified=r.length)
+        if r.length == 0 and self.cfg.zero_read == "default":
+            return ok, False, 0
+        data = bytes(reg.look(r.buf_off + r.msg_off, r.pay_len))
+        in_ack = r.length <= self.cfg.ack_data
+        resp = self.with_data(a, r, m, data, in_ack)
+        if in_ack:
+            return resp, True, 0
+        pdc.returns.append((resp.form, resp.pack() + data, done))
+        return ok, False, 0
 
     def match(self, space, m, pdc):
         for p in space.posted:

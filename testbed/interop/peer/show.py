@@ -16,8 +16,11 @@ def flags(v, names):
 
 def response(form, b):
     r, _ = parse_ses_response(form, b)
-    return "%s rc=%#x msg=%d gen=%d len=%d%s" % (("DEFAULT", "RESPONSE", "W_DATA", "NO_RESPONSE")[r.opcode & 3], r.rc,
-                                                  r.msg_id, r.gen, r.modified, " OVERFLOW" if r.list == OVERFLOW else "")
+    s = "%s rc=%#x msg=%d gen=%d len=%d%s" % (("DEFAULT", "RESPONSE", "W_DATA", "NO_RESPONSE")[r.opcode & 3], r.rc,
+                                              r.msg_id, r.gen, r.modified, " OVERFLOW" if r.list == OVERFLOW else "")
+    if form == NH_RSP_DATA:
+        return s + " of %d: %d+%d" % (r.read_msg_id, r.msg_off, r.pay_len)
+    return s + (" of PSN %d: %d" % (r.psn, r.pay_len) if form == NH_RSP_DATA_SMALL else "")
 
 
 def text(b):
@@ -31,6 +34,8 @@ def text(b):
             s += " | op=%#x %s msg=%d gen=%d match=%#x data=%d off=%d+%d of %d" % (
                 r.opcode, flags(r.flags, ((S_SOM, "SOM"), (S_EOM, "EOM"), (S_HD, "HD"), (S_DC, "DC"))), r.msg_id, r.gen,
                 r.match, r.data, r.msg_off, r.pay_len, r.length)
+        elif h.next_hdr in (NH_RSP_DATA, NH_RSP_DATA_SMALL):
+            s += " | " + response(h.next_hdr, rest)
         return s
     if isinstance(h, Ack):
         s = "ACK%s %s psn=%d cack=%d %d>%d" % (

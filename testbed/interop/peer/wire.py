@@ -31,6 +31,8 @@ TAKES_PSN = (NOOP, CLOSE_CMD, CLOSE_REQ, NEGOTIATION)
 
 # SES request opcodes that this peer knows by name.
 NO_OP, WRITE, READ, SEND, TAGGED_SEND, MSG_ERROR = 0x00, 0x01, 0x02, 0x05, 0x09, 0x0F
+ATOMIC, FETCHING_ATOMIC, TSEND_ATOMIC, TSEND_FETCH_ATOMIC = 0x03, 0x04, 0x0D, 0x0E
+ONE_SIDED = (WRITE, READ, ATOMIC, FETCHING_ATOMIC)
 # SES response opcodes.
 DEFAULT_RESPONSE, RESPONSE, RESPONSE_W_DATA, NO_RESPONSE = range(4)
 EXPECTED, OVERFLOW = 0, 1
@@ -38,6 +40,13 @@ EXPECTED, OVERFLOW = 0, 1
 RC_NULL, RC_OK, RC_BAD_GENERATION, RC_DISABLED, RC_DISABLED_GEN, RC_NO_MATCH = range(6)
 RC_UNSUPPORTED_OP, RC_OP_VIOLATION, RC_BAD_INDEX, RC_BAD_PID, RC_BAD_JOB_ID = 0x06, 0x18, 0x19, 0x1A, 0x1B
 RC_UNCOR, RC_TOO_LONG, RC_INITIATOR_ERROR = 0x20, 0x22, 0x23
+RC_AMO_OP, RC_AMO_DT, RC_AMO_SIZE, RC_AMO_UNALIGNED = 0x0F, 0x10, 0x11, 0x12
+RC_PERM, RC_BAD_MKEY, RC_BAD_ADDR = 0x17, 0x1C, 0x1D
+# Atomic operations and the datatype that this peer knows; 0x0D to 0x13 carry two operands.
+AMO_SUM, AMO_CSWAP, UINT64, CPU_COHERENT = 0x02, 0x0D, 0x07, 0x02
+TWO_OPERANDS = range(0x0D, 0x14)
+# A memory key that the small header can name, and the part of it that is the resource index.
+OPTIMIZED, RKEY_MASK = 1 << 62, 0xFFF
 # Bits of the second byte of a SES request.
 S_DC, S_IE, S_REL, S_HD, S_EOM, S_SOM = 0x20, 0x10, 0x08, 0x04, 0x02, 0x01
 
@@ -244,6 +253,7 @@ class SesRequest:
     length: int  # request_length
     pay_len: int = 0  # without SOM
     msg_off: int = 0  # without SOM
+    ext: bytes = b""  # of atomics: what stands between this header and the payload
 
     @property
     def som(self):
@@ -257,15 +267,16 @@ class SesRequest:
         second = self.msg_id if self.form == NH_STD else self.length & 0x3FFF
         b = struct.pack("!BBHIHH", self.opcode, self.flags, second, self.gen << 24 | self.job, self.pid, self.ri)
         if self.form == NH_SMALL:
-            return b + struct.pack("!Q", self.buf_off)
+            return b + struct.pack("!Q", self.buf_off) + self.ext
         if self.form == NH_MEDIUM:
             slot = self.data if self.flags & S_HD else self.buf_off
-            return b + struct.pack("!QIQ", slot, self.initiator, self.match)
+            return b + struct.pack("!QIQ", slot, self.initiator, self.match) + self.ext
         if self.som:
             slot = struct.pack("!Q", self.data if self.flags & S_HD else 0)
         else:
             slot = struct.pack("!II", self.pay_len, self.msg_off)
-        return b + struct.pack("!QIQ", self.buf_off, self.initiator, self.match) + slot + struct.pack("!I", self.length)
+        return b + struct.pack("!QIQ", self.buf_off, self.initiator, self.match) + slot + \
+            struct.pack("!I", self.length) + self.ext
 
 
 def parse_ses_request(form, b):
@@ -297,6 +308,11 @@ def parse_ses_request(form, b):
             r.pay_len = word & 0x3FFF
         r.length, = struct.unpack_from("!I", b, 40)
     body = b[n:]
+    if r.opcode in (ATOMIC, FETCHING_ATOMIC, TSEND_ATOMIC, TSEND_FETCH_ATOMIC):
+        n = 36 if body and body[0] in TWO_OPERANDS else 4
+        if len(body) < n:
+            raise Malformed("short atomic header")
+        r.ext, body = bytes(body[:n]), body[n:]
     if r.som or form != NH_STD:
         # The length is implied: what is there, at most the message (UE 3.4, payload_length).
         body = body[:r.length]
@@ -319,6 +335,7 @@ class SesResponse:
     msg_off: int = 0
     read_msg_id: int = 0
     psn: int = 0
+    data: bytes = b""  # follows the header, which pack gives
 
     def pack(self):
         head = struct.pack("!BB", self.list << 6 | self.opcode, self.rc)

@@ -13,6 +13,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -153,6 +154,9 @@ func (s *Substrate) Prepare(ctx context.Context, bin string, w io.Writer) error 
 // build builds one image. Hard links make the build folder cheap.
 func build(ctx context.Context, name string, dockerfile []byte, bin string, programs []string) error {
 	dir, err := os.MkdirTemp(bin, "image")
+	if errors.Is(err, fs.ErrPermission) { // the programs are installed where others may not write
+		dir, err = os.MkdirTemp("", "image")
+	}
 	if err != nil {
 		return err
 	}
@@ -161,7 +165,7 @@ func build(ctx context.Context, name string, dockerfile []byte, bin string, prog
 		return err
 	}
 	for _, p := range programs {
-		if err := os.Link(filepath.Join(bin, p), filepath.Join(dir, p)); err != nil {
+		if err := linkOrCopy(filepath.Join(bin, p), filepath.Join(dir, p)); err != nil {
 			return err
 		}
 	}
@@ -177,11 +181,44 @@ func build(ctx context.Context, name string, dockerfile []byte, bin string, prog
 	return nil
 }
 
+// linkOrCopy gives a program a second name, or, on another file system, makes a second one.
+func linkOrCopy(from, to string) error {
+	if os.Link(from, to) == nil {
+		return nil
+	}
+	data, err := os.ReadFile(from)
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(to, data, 0o755)
+}
+
 // prune removes the images of older programs, except those of the last hour, which another
 // run may be about to use.
 func (s *Substrate) prune(ctx context.Context) error {
 	_, err := run(ctx, "docker", "image", "prune", "--all", "--force", "--filter", "label="+label+"=image", "--filter", "until=1h")
 	return err
+}
+
+// RemoveImages removes the images of all programs. Without an engine there are none.
+func RemoveImages(ctx context.Context) (removed []string, err error) {
+	ctx, cancel := context.WithTimeout(ctx, 3*answerLimit)
+	defer cancel()
+	if err := engine(ctx); err != nil {
+		return nil, fmt.Errorf("images: %w (%w)", err, substrate.ErrUnsupported)
+	}
+	out, err := run(ctx, "docker", "image", "ls", "--filter", "label="+label+"=image", "--format", "{{.Repository}}:{{.Tag}}")
+	if err != nil {
+		return nil, err
+	}
+	for _, name := range strings.Fields(out) {
+		if _, e := run(ctx, "docker", "image", "rm", name); e != nil {
+			err = errors.Join(err, e)
+			continue
+		}
+		removed = append(removed, name)
+	}
+	return removed, err
 }
 
 // A dockerLab is a lab of containers.

@@ -532,6 +532,7 @@ func (p *PDC) becomeEstablished(remoteID uint16, who uint64) {
 		p.state = Established // a PDC that closes already keeps its state
 	}
 	p.remoteID, p.who = remoteID, who
+	delete(p.t.askers, p)
 	p.tx.greet = true
 	p.oweAck()
 }

@@ -42,7 +42,21 @@ func (p *PDC) AckLen() int {
 	if rx := p.rx; rx.nprobe > 0 && rx.due == 0 && len(rx.once) == 0 {
 		return wire.AckCCLen
 	}
+	if rx := p.rx; rx.due > 0 {
+		return wire.AckCCLen + rx.firstDue().rspLen()
+	}
 	return wire.AckCCLen + wire.RspLen
+}
+
+// rspLen is the length of the response in an ACK, with its data.
+func (s *answer) rspLen() int {
+	switch {
+	case s.n == 0:
+		return wire.RspLen
+	case s.small:
+		return wire.RspDataSmallLen + int(s.n)
+	}
+	return wire.RspDataLen + int(s.n)
 }
 
 // OweAck makes an ACK due for received packets that asked for none.
@@ -93,10 +107,16 @@ func (p *PDC) NextAck(now time.Duration, b []byte) []byte {
 
 // nextDue returns the first guaranteed response that is due, and marks it sent.
 func (rx *rxDir) nextDue() *answer {
+	s := rx.firstDue()
+	s.due = false
+	rx.due--
+	return s
+}
+
+// firstDue returns the first guaranteed response that is due.
+func (rx *rxDir) firstDue() *answer {
 	for i := rx.head; i < len(rx.stored); i++ {
 		if s := &rx.stored[i]; s.due {
-			s.due = false
-			rx.due--
 			return s
 		}
 	}
@@ -154,12 +174,23 @@ func (p *PDC) appendAck(b []byte, s *answer, service time.Duration, req wire.Ack
 	if req != wire.ReqNone {
 		a.Req = req
 	}
-	return s.rsp.Append(a.Append(b))
+	if s.n == 0 {
+		return s.rsp.Append(a.Append(b))
+	}
+	if s.small { // S-RMA-21
+		a.Next = wire.NextRspDataSmall
+		h := wire.RspDataSmall{List: s.rsp.List, Opcode: wire.RspWithData, RC: s.rsp.RC, JobID: s.rsp.JobID, PayloadLen: uint16(s.n), ReqPSN: s.psn}
+		return append(h.Append(a.Append(b)), s.data[:s.n]...)
+	}
+	a.Next = wire.NextRspData
+	h := wire.RspData{List: s.rsp.List, Opcode: wire.RspWithData, RC: s.rsp.RC, MsgID: s.rsp.MsgID, ReadMsgID: s.rsp.MsgID, JobID: s.rsp.JobID,
+		PayloadLen: uint16(s.n), ModLen: s.rsp.ModLen}
+	return append(h.Append(a.Append(b)), s.data[:s.n]...)
 }
 
 // plain reports whether the ACK of s is a wire.PlainAck.
 func (p *PDC) plain(s *answer, cack wire.PSN) bool {
-	return s.psn == cack && p.rx.max == cack && !s.retx && !s.ce && p.state != CloseRequested
+	return s.psn == cack && p.rx.max == cack && !s.retx && !s.ce && p.state != CloseRequested && (p.rx.proofAt == 0 || !p.Unproven())
 }
 
 // fillAck fills in the header of the ACK of s.
@@ -173,8 +204,11 @@ func (p *PDC) fillAck(a *wire.Ack, s *answer, service time.Duration) {
 	if s.ce {
 		a.Flags |= wire.AckFlagM
 	}
-	if p.state == CloseRequested {
+	switch {
+	case p.state == CloseRequested:
 		a.Req = wire.ReqClose
+	case p.wantsProof():
+		a.Req = wire.ReqClear
 	}
 	// SACK: successive ACKs sweep the window from CACK to the highest PSN.
 	a.SACKOff = 1

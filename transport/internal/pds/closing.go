@@ -21,6 +21,10 @@ func (t *Table) Close(now time.Duration, p *PDC) {
 func (t *Table) Drained(now time.Duration, p *PDC) {
 	if p.state == Quiesce {
 		p.state = AckWait
+		p.closeBy = now + min(8*p.rto(), t.cfg.RTOMax) // the end of mayLackAck; arbitrary
+		if p.rx != nil {
+			p.rx.asked = false // closeIfFinished asks for a CLEAR
+		}
 		p.closeIfFinished(now)
 	}
 }
@@ -42,6 +46,10 @@ func (p *PDC) closeIfFinished(now time.Duration) {
 		return
 	}
 	if until := p.mayLackAck(now); until != 0 {
+		if !p.rx.asked {
+			p.rx.asked = true
+			p.t.sendCP(p, wire.CP{Ctl: wire.CtlClearReq, SPDCID: p.id, DPDCID: p.remoteID, Payload: uint32(p.rx.max)})
+		}
 		p.t.arm(p, until)
 		return
 	}
@@ -152,7 +160,12 @@ func (p *PDC) endClosing(now time.Duration) time.Duration {
 		p.closeBy = now + cfg.CloseReqTime
 		return p.closeBy
 	}
-	p.closeBy = max(p.closeBy, p.lastHeard+max(cfg.CloseReqTime, cfg.SuspectTimeout))
+	wait := max(cfg.CloseReqTime, cfg.SuspectTimeout)
+	if p.leftMax == 0 {
+		// A blackout may hide an initiator that lacks an ACK (F8). It asks for it again afterwards.
+		wait = max(wait, t.silentFor())
+	}
+	p.closeBy = max(p.closeBy, p.lastHeard+wait)
 	if now >= p.closeBy {
 		t.fail(now, p, Reason{Why: WhyClosed})
 		return never

@@ -160,6 +160,38 @@ func TestTargetWaitsForAnOpenMessage(t *testing.T) {
 	x.wantTold("gone 1")
 }
 
+func TestIdleTargetOutlivesABlackout(t *testing.T) {
+	// F8: an initiator whose ACK was lost, and that is behind a blackout since, is answered afterwards,
+	// however soon the target found the PDC idle. So is one that was heard once in between. Who leaves
+	// waits for less.
+	for _, leaves := range []bool{false, true} {
+		for heard := range 2 {
+			x := newTarget(t)
+			x.tab.cfg.IdleClose = 10 * time.Millisecond
+			x.recv(1, ar)
+			x.forget()
+			if leaves {
+				x.tab.Leave(x.now)
+			}
+			x.runTo(x.now + 2*time.Second)
+			if x.p.state != CloseRequested {
+				t.Fatalf("the target is %v: it has not found that the PDC is idle", x.p.state)
+			}
+			if heard == 1 {
+				x.runTo(x.now + 2*time.Second)
+				x.tab.ReceiveCP(x.in(peerAddr), &wire.CP{Ctl: wire.CtlAckReq, PSN: x.psn(0), SPDCID: 9, DPDCID: x.p.id})
+			}
+			if x.runTo(x.now + 30*time.Second); x.p.state == Closed != leaves {
+				t.Errorf("after a blackout of 30 s the target is %v; it leaves: %v, heard once: %d", x.p.state, leaves, heard)
+			}
+			x.runTo(x.now + 10*time.Second)
+			if x.p.state != Closed {
+				t.Errorf("it is %v after PeerTimeout; it leaves: %v", x.p.state, leaves)
+			}
+		}
+	}
+}
+
 func TestTargetTakesItsRequestBack(t *testing.T) {
 	// F28, UE 3.5.8: an initiator that goes on is not asked again by each ACK. When it
 	// closes after all, an unanswered CLOSE_REQ is no error.

@@ -22,6 +22,7 @@ const (
 	deadlineUnused                  // target: the PDC never accepted a packet
 	deadlineMessage                 // target: the initiator stopped in the middle of a message
 	deadlineClear                   // target: a guaranteed response is not cleared
+	deadlineProof                   // target: what is to be returned waits for a proof of the source: ask
 	deadlinePromise                 // a promised RESPONSE did not come: ask
 	deadlineAwait                   // read data does not come: ask whether the target has the PDC
 	deadlineIdle                    // the PDC was idle for long: close it
@@ -52,6 +53,7 @@ func init() {
 	d[deadlineUnused].at, d[deadlineUnused].run = (*PDC).unusedAt, (*PDC).endUnused
 	d[deadlineMessage].at, d[deadlineMessage].run = (*PDC).messageAt, (*PDC).endSilent
 	d[deadlineClear].at, d[deadlineClear].run = (*PDC).clearAt, (*PDC).askClear
+	d[deadlineProof].at, d[deadlineProof].run = (*PDC).proofAt, (*PDC).askProof
 	d[deadlinePromise].at, d[deadlinePromise].run = (*PDC).promiseAt, (*PDC).askPromised
 	d[deadlineAwait].at, d[deadlineAwait].run = (*PDC).awaitAt, (*PDC).askAwaited
 	d[deadlineIdle].at, d[deadlineIdle].run = (*PDC).idleCloseAt, (*PDC).closeIdle

@@ -45,8 +45,8 @@ func bornBy(now time.Duration, n *wire.Nack) time.Duration {
 }
 
 // unrun reports whether the message that begins, as far as it is outstanding, with the packet
-// psn cannot have been executed: one of its packets was sent for the first time when the life
-// that does not know the PDC had begun, and each transmission of that packet was answered by
+// psn cannot have been executed: one of its packets never left, or was sent for the first time when
+// the life that does not know the PDC had begun, and each transmission of that packet was answered by
 // NACK 0E. A message is executed only if all of its packets are. The second condition would
 // follow from the first if clocks never stood still, as they do in a suspended host.
 func (p *PDC) unrun(psn wire.PSN, born time.Duration) bool {
@@ -56,7 +56,7 @@ func (p *PDC) unrun(psn wire.PSN, born time.Duration) bool {
 		if k.ctl != 0 || k.piece.Msg != msg {
 			break
 		}
-		if k.state != pktFinished && k.first >= born && k.unknown > k.tries {
+		if k.state != pktFinished && (k.unsent() || k.first >= born && k.unknown > k.tries) {
 			return true
 		}
 	}

@@ -121,7 +121,7 @@ func (t *Table) ReceiveNack(in *Arrival, n *wire.Nack) {
 		if start := wire.PSN(n.Payload); !t.secured() || p.remoteID != 0 || start == p.start {
 			t.Stats.DropStale++
 			return
-		} else if !p.renumber(in, start) {
+		} else if p.askedElsewhere(in) || !p.renumber(in, start) {
 			return
 		}
 		p.heard(in.Now)
@@ -135,9 +135,9 @@ func (t *Table) ReceiveNack(in *Arrival, n *wire.Nack) {
 			break
 		}
 		if p.remoteID == 0 {
-			// The target has a PDC of another life under our PDCID and accepted no packet of
-			// this one. Start again under another PDCID.
-			p.rebirth(in.Now)
+			if !p.askedElsewhere(in) {
+				p.refusedOpening(in.Now, k, n.Code)
+			}
 			return
 		}
 		p.fatalNack(in.Now, n)
@@ -254,9 +254,9 @@ func (p *PDC) nackTrimmed(now time.Duration, psn wire.PSN, k *txPkt, n *wire.Nac
 }
 
 // backOff makes a refused packet wait for the back-off: 1 ms doubling to RTOMax (F32). Where
-// packets that are tried again queue for the window, all wait as long as the latest one queued, but
-// no longer than queueMost RTOMax: tries then take half of the window at most, and leave the rest to
-// packets that the target may take.
+// packets that are tried again queue for the window, all wait as long after the latest one left as
+// it queued, but no longer than queueMost RTOMax: tries then take half of the window at most, and
+// leave the rest to packets that the target may take.
 func (p *PDC) backOff(now time.Duration, k *txPkt, code wire.NackCode) {
 	if p.mode == wire.ROD {
 		p.takenBack(now, k) // it was early there, and refused when its turn came
@@ -266,7 +266,7 @@ func (p *PDC) backOff(now time.Duration, k *txPkt, code wire.NackCode) {
 	}
 	tx := &p.tx
 	queued := time.Duration(0)
-	if k.nacked && k.cause >= causeNack {
+	if k.nacked && k.cause == nacked(code) { // it left because the wait was over
 		queued = min(time.Duration(int32(microseconds(k.sentAt)-tx.freedAt))*time.Microsecond, queueMost*p.t.cfg.RTOMax)
 	}
 	k.nacked = true
@@ -280,7 +280,7 @@ func (p *PDC) backOff(now time.Duration, k *txPkt, code wire.NackCode) {
 		}
 		tx.waitUntil = now + tx.waitFor
 	}
-	tx.waitUntil = max(tx.waitUntil, now+queued)
+	tx.waitUntil = max(tx.waitUntil, k.sentAt+queued)
 	p.t.arm(p, tx.waitUntil)
 }
 
@@ -314,10 +314,30 @@ func (p *PDC) fatalNack(now time.Duration, n *wire.Nack) {
 		p.t.fail(now, p, Reason{Why: WhyNack, Nack: n.Code, Born: bornBy(now, n)})
 		return
 	}
+	p.askAgain(now, k, n.Code)
+}
+
+// refusedOpening begins a PDC that opens anew under another PDCID: the target has a PDC of
+// another life under ours. The first NACK may be late, and a target that has started since may
+// have executed a resend. So the NACK must come that answers what was sent after the first one.
+func (p *PDC) refusedOpening(now time.Duration, k *txPkt, code wire.NackCode) {
+	doubted := p.doubted && p.fatal == code
+	if p.confirmFatal(now, code) {
+		p.rebirth(now)
+		return
+	}
+	if !doubted {
+		p.fatalAt += now - k.first // what was sent before it is answered until then
+	}
+	p.askAgain(now, k, code)
+}
+
+// askAgain has a refused packet sent again after a little more than an RTO.
+func (p *PDC) askAgain(now time.Duration, k *txPkt, code wire.NackCode) {
 	if k.state == pktFlight {
-		tx.waitUntil = now + p.t.cfg.RTOInit + p.t.cfg.RTOInit/4
-		p.setWaiting(now, k, n.Code)
-		p.t.arm(p, tx.waitUntil)
+		p.tx.waitUntil = now + p.t.cfg.RTOInit + p.t.cfg.RTOInit/4
+		p.setWaiting(now, k, code)
+		p.t.arm(p, p.tx.waitUntil)
 	}
 }
 

@@ -102,10 +102,23 @@ func TestNackOutsideWindowIsIgnored(t *testing.T) {
 
 func TestInvalidSynStartsAgain(t *testing.T) {
 	// S-PDC-05: NACK 15 in state Creating means that another life has our PDCID. Everything
-	// is sent again with a new PDCID and Start_PSN.
+	// is sent again with a new PDCID and Start_PSN. The NACKs that answer what was sent before
+	// the first NACK do not count: a target that started in between may have executed a resend.
 	x := newInitiator(t, wire.RUD)
 	x.push(3)
 	id := x.p.ID()
+	x.advance(3 * time.Millisecond)
+	for range 2 { // packets 0 and 1, and their resends of an RTO later
+		x.nack(wire.NackInvalidSyn, 0, 0)
+		x.nack(wire.NackInvalidSyn, 1, 0)
+		x.advance(7 * time.Millisecond)
+		for x.p.CanResend() {
+			x.p.Resend(x.now, 0)
+		}
+		if x.p.ID() != id {
+			t.Fatal("it began again by refusals of what was sent before the first of them")
+		}
+	}
 	x.nack(wire.NackInvalidSyn, 1, 0)
 	if x.p.ID() == id || x.p.StartPSN() == testStart {
 		t.Fatal("the PDC kept its identity")
@@ -667,5 +680,94 @@ func TestTriesThatQueueWaitAsLong(t *testing.T) {
 	x.now = x.p.tx.waitUntil
 	if w := try(0); w > x.tab.cfg.RTOMax {
 		t.Errorf("packets that left at once wait for %v", w)
+	}
+}
+
+// triedAgain is an initiator whose packets 1 to n, of two, were refused and may be tried again now.
+func triedAgain(t *testing.T, n int) *pdcTest {
+	x := newInitiator(t, wire.RUD)
+	x.push(1)
+	x.ack(0, 0)
+	x.push(2)
+	for i := 1; i <= n; i++ {
+		x.nack(wire.NackNoSESMsgAvail, i, 0)
+	}
+	x.now = x.p.tx.waitUntil
+	x.tab.Advance(x.now)
+	return x
+}
+
+// F18: packets of a message that the answer to another one frees have not queued since the back-off ended.
+func TestFreedPacketsHaveNotQueued(t *testing.T) {
+	for _, by := range []string{"ack", "sack"} {
+		x := newInitiator(t, wire.RUD)
+		x.push(1)
+		x.ack(0, 0)
+		for range 3 {
+			x.p.pushed(x.now, piece.Piece{Msg: 7}, 1000, 0)
+		}
+		for i := 1; i <= 3; i++ {
+			x.nack(wire.NackNoSESMsgAvail, i, 0)
+		}
+		x.now = x.p.tx.waitUntil
+		x.tab.Advance(x.now)
+		x.wantResend(1)
+		x.now += 300 * time.Millisecond
+		if by == "ack" {
+			x.ack(1, 1)
+		} else {
+			x.ack(0, 0, sack(1, 1))
+		}
+		x.wantResend(2, 3)
+		x.nack(wire.NackNoSESMsgAvail, 2, 0)
+		if w := x.p.tx.waitUntil - x.now; w > 2*time.Millisecond {
+			t.Errorf("%s: packets that left as soon as they were free wait for %v", by, w)
+		}
+	}
+}
+
+// F18, rule 5: while nothing passes, only one packet at a time is tried. That the others wait for it
+// is no queue: when the outage ends they are not refused for as long again.
+func TestOutageIsNoQueue(t *testing.T) {
+	x := triedAgain(t, 2)
+	x.p.Resend(x.now, 0)
+	for end := x.now + 2*time.Second; x.now < end; x.advance(time.Millisecond) {
+		if _, _, lost := x.p.NextLost(); lost && x.p.tx.flight == 0 {
+			x.p.Resend(x.now, 0) // packet 1 again and again
+		}
+	}
+	x.nack(wire.NackNoSESMsgAvail, 1, 0)
+	x.wantResend(2)
+	x.nack(wire.NackNoSESMsgAvail, 2, 0)
+	if w := x.p.tx.waitUntil - x.now; w > x.tab.cfg.RTOMax {
+		t.Errorf("after an outage of 2 s what was refused waits for %v", w)
+	}
+}
+
+// F18: a packet that left because it was lost says nothing of the queue of those that are tried again.
+func TestAPacketThatWasLostIsNoTry(t *testing.T) {
+	x := triedAgain(t, 1)
+	x.p.Resend(x.now, 0)
+	x.now += time.Second
+	x.nack(wire.NackPktNotRcvd, 1, 0)
+	x.p.Resend(x.now, 0)
+	x.nack(wire.NackNoSESMsgAvail, 1, 0)
+	if w := x.p.tx.waitUntil - x.now; w > x.tab.cfg.RTOMax {
+		t.Errorf("a packet that was lost for a second makes all wait for %v", w)
+	}
+}
+
+// F18: the network may bring a NACK late, and again and again. That does not make the wait longer.
+func TestLateRefusalsDoNotLengthenTheWait(t *testing.T) {
+	x := triedAgain(t, 2)
+	x.now += 300 * time.Millisecond
+	x.p.Resend(x.now, 0)
+	x.p.Resend(x.now, 0)
+	x.nack(wire.NackNoSESMsgAvail, 1, 0)
+	due := x.p.tx.waitUntil
+	x.now += 200 * time.Millisecond
+	x.nack(wire.NackNoSESMsgAvail, 2, 0)
+	if x.p.tx.waitUntil != due {
+		t.Errorf("a NACK 200 ms later makes all wait until %v, and not %v", x.p.tx.waitUntil, due)
 	}
 }

@@ -91,7 +91,7 @@ type Limits struct {
 	PeerTimeout    time.Duration
 	SuspectTimeout time.Duration
 	NewPDCTime     time.Duration // how long a target waits for the source of a PENDING PDC to prove itself; default 1 s
-	CloseReqTime   time.Duration // how long a target waits after it asked the initiator to close; default 1 s
+	CloseReqTime   time.Duration // how long a target waits at least after it asked the initiator to close; default 1 s
 	Quarantine     time.Duration // how long a PDCID stays unused after its PDC ended; default 4 s
 	IdleClose      time.Duration // how long a PDC may be idle before its initiator closes it; default 30 s
 	// SpecRetries ends a PDC after the five retransmissions of the specification (RTO count)
@@ -208,9 +208,10 @@ type PDC struct {
 	heapAt    time.Duration // when the timer heap looks at the PDC next
 
 	renumberings uint8 // NACKs 0x17 that were followed
-	asks         uint8 // initiator: NOOPs since read data came last (askAwaited)
+	asks         uint8 // initiator: NOOPs since read data came last (askAwaited); target: see proofAsks
 	// doubted means that a fatal NACK came at fatalAt. It takes effect if a second one
-	// confirms it (T6).
+	// confirms it (T6). Of a PDC that opens, fatalAt is when what was sent before that NACK is
+	// answered (refusedOpening).
 	doubted bool
 	fatal   wire.NackCode
 	// From belongs to the owner: the CRC prefix of packets from remote.
@@ -288,6 +289,8 @@ type Table struct {
 	floor    uint64 // 0-RTT: lowest Start_PSN that opens a PDC; 2³²: used up
 	pend     pendTable
 	expected expectedTable // Expected_PSNs that targets announced
+	// askers has the life of the peer that asked for the Start_PSN of a PDC that opens (NACK 0x17).
+	askers map[*PDC]uint64
 
 	had     *[1 << 16 / 64]uint64 // PDCIDs that this side ever had; nil before the first
 	shunned shunned
@@ -417,6 +420,7 @@ func (t *Table) remove(now time.Duration, p *PDC, why Reason) {
 	t.heapRemove(p)
 	t.putRing(p)
 	p.forgetPromises()
+	delete(t.askers, p)
 	if p.rx != nil {
 		t.putRx(p.rx)
 		p.rx = nil

@@ -266,6 +266,16 @@ func (x *pdcTest) receivePlain(from netip.AddrPort, a *wire.Ack, rsp *wire.Rsp) 
 	return x.tab.ReceivePlain(x.in(from), x.tab.Lookup(h.DPDCID()), h)
 }
 
+// refuseOpening has the target refuse packet i of a PDC that opens, and again what was sent after that.
+func (x *pdcTest) refuseOpening(i int) {
+	x.nack(wire.NackInvalidSyn, i, 0)
+	x.advance(7 * time.Millisecond)
+	for x.p.CanResend() {
+		x.p.Resend(x.now, 0)
+	}
+	x.nack(wire.NackInvalidSyn, i, 0)
+}
+
 func (x *pdcTest) nack(code wire.NackCode, i int, payload uint32) {
 	x.tab.ReceiveNack(x.in(peerAddr), &wire.Nack{Type: wire.TypeNack, Code: code, PSN: x.psn(i), DPDCID: x.p.id, Payload: payload})
 }

@@ -118,7 +118,7 @@ func TestPDCIDGivenUpIsQuarantined(t *testing.T) {
 	x := newInitiator(t, wire.RUD)
 	x.push(1)
 	id := x.p.ID()
-	x.nack(wire.NackInvalidSyn, 0, 0)
+	x.refuseOpening(0)
 	if x.p.ID() == id || !x.tab.quar.hasID(x.now+3900*time.Millisecond, id) || x.tab.quar.hasID(x.now+4*time.Second, id) {
 		t.Errorf("PDCID %d, before %d, is not in quarantine", x.p.ID(), id)
 	}

@@ -34,6 +34,7 @@ type rxDir struct {
 	clearAsk  time.Duration // when to send a CLEAR_REQ, 0 if not yet known
 	asked     bool          // a CLEAR_REQ was sent
 	clearWait time.Duration // time between two CLEAR_REQs
+	proofAt   time.Duration // when to ask for a proof of the source (askProof), 0: none is wanted
 
 	probes [maxBurst]probe // PROBEs to answer
 	nprobe uint8
@@ -44,13 +45,19 @@ type rxDir struct {
 
 // An answer is the response to a packet, with what its ACK reports of the packet.
 type answer struct {
-	psn  wire.PSN
-	rsp  wire.Rsp
-	due  bool // guaranteed: to be sent, for the first time or again
-	late bool // the packet is a duplicate, or the response was sent before: no RTT sample
-	retx bool // the packet has RETX
-	ce   bool // the packet has a congestion mark
+	psn   wire.PSN
+	rsp   wire.Rsp
+	due   bool // guaranteed: to be sent, for the first time or again
+	late  bool // the packet is a duplicate, or the response was sent before: no RTT sample
+	retx  bool // the packet has RETX
+	ce    bool // the packet has a congestion mark
+	small bool // its request has no message id
+	n     uint8
+	data  [MaxInline]byte // of a guaranteed response: n bytes that go with it
 }
+
+// MaxInline is how many bytes of read data an ACK carries at most.
+const MaxInline = 16
 
 // A trigger is the packet that the next ACK will name.
 type trigger struct {
@@ -423,6 +430,14 @@ func (rx *rxDir) rodPast(psn wire.PSN) {
 	for psn++; rx.win.Test(uint32(psn)); psn++ {
 	}
 	rx.rodNext = psn
+}
+
+// AddData adds read data, MaxInline bytes at most, to the guaranteed response with which Accept
+// just recorded a packet. small means that the request has no message id.
+func (p *PDC) AddData(psn wire.PSN, data []byte, small bool) {
+	if s := p.rx.find(psn); s != nil {
+		s.small, s.n = small, uint8(copy(s.data[:], data))
+	}
 }
 
 // acceptBehind is the part of Accept for a PDC on which something is out of order or

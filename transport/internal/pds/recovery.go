@@ -187,7 +187,7 @@ func (p *PDC) overdue() bool {
 	return tx.flight != 0 || tx.waiting == 0 || tx.arrived != 0
 }
 
-// rtoAt is when all packets in flight are taken for lost.
+// rtoAt is when the next RTO passes.
 func (p *PDC) rtoAt() time.Duration {
 	if !p.overdue() {
 		return never
@@ -213,7 +213,7 @@ func (p *PDC) probeTail(now time.Duration) time.Duration {
 	tx.probes++
 	p.tell(NewsSilent)
 	if tx.probes == dataProbe {
-		p.resendEnds(now)
+		p.resendEnds(now, CauseTail)
 	} else {
 		tx.probeOwed, tx.burst, tx.probeFrom = true, 0, tx.una
 		p.clearAgain()
@@ -226,18 +226,18 @@ func (p *PDC) probeTail(now time.Duration) time.Duration {
 }
 
 // resendEnds queues the lowest and the highest packet in flight for resending.
-func (p *PDC) resendEnds(now time.Duration) {
+func (p *PDC) resendEnds(now time.Duration, why Cause) {
 	tx := &p.tx
 	for psn := tx.nxt - 1; !psn.Before(tx.una); psn-- {
 		if k := tx.at(psn); k.state == pktFlight {
-			p.lose(now, psn, k, CauseTail)
+			p.lose(now, psn, k, why)
 			break
 		}
 	}
 	for psn := tx.una; psn != tx.nxt; psn++ {
 		k := tx.at(psn)
 		if k.state == pktFlight {
-			p.lose(now, psn, k, CauseTail)
+			p.lose(now, psn, k, why)
 		}
 		if k.state != pktFinished && k.state != pktArrived {
 			break
@@ -246,7 +246,13 @@ func (p *PDC) resendEnds(now time.Duration) {
 	p.wake()
 }
 
-// onRTO takes every packet in flight for lost. If a SACK reported the oldest packet as
+// hastyRTOs is the RTO without an answer between them that takes every packet in flight for
+// lost. Those before resend the ends only and ask for the others by a PROBE: a peer that was not
+// running answers all when it runs again. The ACKs of the ends alone may not show what is missing
+// between them, because a bitmap has 64 bits.
+const hastyRTOs = 3
+
+// onRTO resends the lowest and the highest packet in flight, or takes all for lost. If a SACK reported the oldest packet as
 // arrived, it asks for the response instead (UE 3.5.20.3).
 func (p *PDC) onRTO(now time.Duration) time.Duration {
 	tx := &p.tx
@@ -260,12 +266,20 @@ func (p *PDC) onRTO(now time.Duration) time.Duration {
 	tx.probes = 0
 	tx.progress = now
 	tx.holeAt = 0
+	tx.freedAt = microseconds(now) // what waited while nothing passed has not queued (backOff)
 	if !p.mayRepeat() {
 		return tx.progress + p.rto() // T27: nothing is repeated to a source that may be forged
 	}
-	for psn := tx.una; psn != tx.nxt; psn++ {
-		if k := tx.at(psn); k.state == pktFlight {
-			p.lose(now, psn, k, CauseRTO)
+	if p.remoteID != 0 && tx.rtos < hastyRTOs {
+		if p.resendEnds(now, CauseRTO); tx.flight > 0 {
+			tx.probeOwed, tx.burst, tx.probeFrom = true, 0, tx.una
+			p.oweAck()
+		}
+	} else {
+		for psn := tx.una; psn != tx.nxt; psn++ {
+			if k := tx.at(psn); k.state == pktFlight {
+				p.lose(now, psn, k, CauseRTO)
+			}
 		}
 	}
 	if p.remoteID != 0 {
@@ -381,6 +395,7 @@ func (p *PDC) accepted(psn wire.PSN, msg uint32) {
 	for q := psn; q != tx.una && more(q-1); q-- {
 	}
 	if tx.waiting != before {
+		tx.freedAt = microseconds(p.lastHeard)
 		p.wake()
 	}
 }

@@ -58,6 +58,12 @@ func (p *PDC) renumber(in *Arrival, start wire.PSN) bool {
 	}
 	p.t.Stats.Renumbered++
 	p.restamp(in.Now, start)
+	if in.Who != 0 {
+		if p.t.askers == nil {
+			p.t.askers = make(map[*PDC]uint64)
+		}
+		p.t.askers[p] = in.Who
+	}
 	tx := &p.tx
 	// The target is there but has accepted no packet yet: earlier timeouts do not count.
 	tx.backoff, tx.rtos, tx.progress = 0, 0, in.Now
@@ -65,6 +71,26 @@ func (p *PDC) renumber(in *Arrival, start wire.PSN) bool {
 	p.checkTx()
 	return true
 }
+
+// askedElsewhere ends a PDC that opens if another life of the peer refuses its Start_PSN than the one
+// that asked for it, which may have executed what was sent under it before it ended (S-SYN-07). It
+// reports whether it did.
+func (p *PDC) askedElsewhere(in *Arrival) bool {
+	if asker, ok := p.t.askers[p]; !ok || in.Who == 0 || asker == in.Who {
+		return false
+	}
+	tx := &p.tx
+	for psn := tx.una; psn != tx.nxt; psn++ {
+		if k := tx.at(psn); !k.unsent() {
+			p.t.fail(in.Now, p, Reason{Why: WhyNack, Nack: wire.NackInvDPDCID, Born: in.Now})
+			return true
+		}
+	}
+	return false
+}
+
+// unsent reports whether a packet never left under the Start_PSN that its PDC has.
+func (k *txPkt) unsent() bool { return k.fresh && k.cause == CauseRenumber }
 
 // rebirth gives a new PDCID and Start_PSN to a PDC that no target ever accepted, and sends
 // everything again. A PDC may do so 8 times.
@@ -87,6 +113,8 @@ func (p *PDC) rebirth(now time.Duration) {
 	} else {
 		p.restamp(now, t.away(id, p.start.Add(1<<17+int(t.rng.Uint32N(1<<30)))))
 	}
+	delete(t.askers, p)
+	p.doubted = false
 	p.checkTx()
 	p.wake()
 }

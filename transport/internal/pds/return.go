@@ -23,8 +23,44 @@ func (p *PDC) SetCCC(now time.Duration, ccc CCC) {
 }
 
 // CanReturn is CanPush for return data. T27: nothing is sent to a source that may be forged, whose
-// request is much shorter than what it asks for.
-func (p *PDC) CanReturn(n int) bool { return !p.Unproven() && p.CanPush(n) }
+// request is much shorter than what it asks for. Behind a CLOSE_REQ that has not left it waits, as the PSNs
+// leave in their order.
+func (p *PDC) CanReturn(n int) bool {
+	return !p.Unproven() && (p.state != CloseRequested || p.tx.lost == 0) && p.CanPush(n)
+}
+
+// WantProof tells that there is something to return, which waits until the source is proven (S-CLR-08). From
+// now on the ACKs of the PDC ask for a CLEAR: it has our PDCID, and a source that goes on sending with SYN
+// may send nothing else that has it.
+func (p *PDC) WantProof(now time.Duration) {
+	if rx := p.rx; rx != nil && rx.proofAt == 0 && p.Unproven() {
+		rx.proofAt = now + 4*p.t.cfg.RTOInit
+		p.t.arm(p, rx.proofAt)
+	}
+}
+
+// wantsProof reports whether something to return waits until the source is proven.
+func (p *PDC) wantsProof() bool { return p.rx.proofAt != 0 && p.Unproven() }
+
+// proofAsks is how many CLEAR_REQs ask a source for its proof: the ACK or the CLEAR may be lost, and the
+// source may be forged. All of them are shorter than three requests.
+const proofAsks = 6
+
+// proofAt is when the next of them is sent.
+func (p *PDC) proofAt() time.Duration {
+	if p.rx == nil || !p.wantsProof() || p.asks >= proofAsks {
+		return never
+	}
+	return p.rx.proofAt
+}
+
+// askProof asks by a CLEAR_REQ. Each doubles the wait.
+func (p *PDC) askProof(now time.Duration) time.Duration {
+	p.asks++
+	p.rx.proofAt = now + 4*p.t.cfg.RTOInit<<p.asks
+	p.t.sendCP(p, wire.CP{Ctl: wire.CtlClearReq, SPDCID: p.id, DPDCID: p.remoteID, Payload: uint32(p.rx.max)})
+	return p.proofAt()
+}
 
 // ReturnHeader is Header for return data.
 func (p *PDC) ReturnHeader(now time.Duration, b []byte) []byte {
@@ -102,13 +138,14 @@ func (t *Table) returns(in *Arrival, p *PDC, h *wire.Req) bool {
 
 // mayLackAck reports until when the target may lack an ACK of return data: it has not said that it
 // has them all, and it sends again what is not acknowledged. A CLOSE that came before would end
-// its PDC in error (UE 3.5.8). 0 means that it lacks none.
+// its PDC in error (UE 3.5.8). It is asked, and heard again and again in vain only where the network brings
+// what is old. 0 means that it lacks none.
 func (p *PDC) mayLackAck(now time.Duration) time.Duration {
 	rx := p.rx
 	if rx == nil || !rx.clear.Before(rx.max) || !p.t.owner.Asked(p) {
 		return 0
 	}
-	if until := p.lastHeard + 2*p.rto(); now < until {
+	if until := min(p.lastHeard+2*p.rto(), p.closeBy); now < until {
 		return until
 	}
 	return 0

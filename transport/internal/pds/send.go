@@ -68,7 +68,7 @@ type txDir struct {
 	shutSince  time.Duration // since when the PDC is shut with CACK at shutAt
 	rnrAt      time.Duration // when the last NACK 09 came
 	room       room
-	freedAt    uint32 // when waiting packets were last queued to be sent again, in µs
+	freedAt    uint32 // when waiting packets were last queued to be sent again, or the last RTO passed, in µs
 
 	longSince time.Duration // toolong.go: when the packet with PSN long was sent, 0 if there is none
 	long      wire.PSN
@@ -147,6 +147,9 @@ func (t *Table) Open(now time.Duration, peer uint32, remote netip.AddrPort, mode
 		p.start = t.newStart(id)
 	}
 	p.tx.init(p.start)
+	if t.cfg.Paths > 1 && mode == wire.RUD {
+		p.tx.reorder = maxReorder // several paths reorder: a hole is a loss only if it stays
+	}
 	t.add(now, p)
 	t.arm(p, now+t.cfg.IdleClose) // it may never be used
 	t.Stats.PDCOpened++
@@ -171,7 +174,7 @@ func (p *PDC) CanPush(n int) bool {
 func (p *PDC) mayPush() bool {
 	tx := &p.tx
 	switch p.state {
-	case Creating, Established, Quiesce:
+	case Creating, Established, Quiesce, CloseRequested: // a target that asked for the close returns the rest of the data
 	default:
 		return false
 	}
@@ -197,11 +200,12 @@ func (p *PDC) Nearly() bool {
 }
 
 // MayLag reports whether the packet just pushed may be sent without AR, because a later ACK
-// will cover it. It returns false if there was trouble, if the window is about to close, or
-// if the peer is far or has reported nothing for a while.
+// will cover it. It returns false if there was trouble, if a packet has no answer although a
+// later one has, if the window is about to close, or if the peer is far or has reported
+// nothing for a while.
 func (p *PDC) MayLag(now time.Duration) bool {
 	tx := &p.tx
-	return p.state == Established && !tx.rough && tx.lost == 0 && tx.waiting == 0 && tx.arrived == 0 && tx.rtt != 0 && tx.minRTT < lagTime &&
+	return p.state == Established && !tx.rough && tx.flight == tx.nxt.Sub(tx.una) && tx.rtt != 0 && tx.minRTT < lagTime &&
 		now-tx.progress < lagTime && !p.Nearly()
 }
 
@@ -223,12 +227,13 @@ func (p *PDC) Ask() bool {
 
 // Header appends the PDS header of the packet of the latest Push.
 func (p *PDC) Header(b []byte) []byte {
-	psn := p.tx.nxt - 1
-	if p.remoteID == 0 {
-		return p.header(psn, p.tx.at(psn)).Append(b)
+	tx := &p.tx
+	psn := tx.nxt - 1
+	if p.remoteID == 0 || tx.late {
+		return p.header(psn, tx.at(psn)).Append(b)
 	}
-	p.tx.greet = false
-	return wire.AppendPlainReq(b, p.reqType(), p.clearOff(psn), psn, p.id, p.remoteID)
+	tx.greet, tx.clearOwed = false, false
+	return wire.AppendPlainReq(b, p.reqType(), int16((tx.una - 1).Sub(psn)), psn, p.id, p.remoteID)
 }
 
 // reqType is the PDS type of requests on this PDC.
@@ -239,16 +244,8 @@ func (p *PDC) reqType() wire.Type {
 	return wire.TypeRUDReq
 }
 
-// clearOff is CLEAR_PSN in the header of a request that leaves now, relative to psn. UE
-// 3.5.11: CLEAR_PSN is one below the lowest PSN that is not finished.
-func (p *PDC) clearOff(psn wire.PSN) int16 {
-	tx := &p.tx
-	tx.clearOwed = false
-	return int16(p.clearPSN().Sub(psn))
-}
-
 // clearPSN is the CLEAR_PSN of a packet that leaves now: this side is finished with every
-// response up to it.
+// response up to it. UE 3.5.11: it is one below the lowest PSN that is not finished.
 func (p *PDC) clearPSN() wire.PSN {
 	if p.tx.late {
 		return p.keptClear(p.tx.una - 1)
@@ -260,9 +257,13 @@ func (p *PDC) clearPSN() wire.PSN {
 func (p *PDC) header(psn wire.PSN, k *txPkt) *wire.Req {
 	h := &p.t.hdr
 	h.Type, h.Next, h.Flags, h.PSN, h.SPDCID = p.reqType(), wire.NextReqStd, 0, psn, p.id
-	h.ClearOff = p.clearOff(psn)
+	p.tx.clearOwed = false
+	h.ClearOff = int16(p.clearPSN().Sub(psn))
 	if !p.initiator && k.piece.Returns() {
 		h.Next = wire.NextRspData
+		if k.piece.Kind&piece.Small != 0 {
+			h.Next = wire.NextRspDataSmall
+		}
 	}
 	if p.remoteID == 0 {
 		h.Flags |= wire.FlagSYN
@@ -387,7 +388,7 @@ func (p *PDC) whyProbe() Cause {
 		return CauseProbeMore
 	case p.shut():
 		return CauseProbeShut
-	case tx.rtos >= 2:
+	case tx.rtos >= 2, tx.rtos == 1 && tx.probes == 0:
 		return CauseProbeRTO
 	case tx.probes == 0:
 		return CauseProbeAsk

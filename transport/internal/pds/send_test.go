@@ -394,7 +394,7 @@ func TestSYNBeyondTheWindow(t *testing.T) {
 	x = newInitiator(t, wire.RUD)
 	x.push(20)
 	id = x.p.id
-	refuse(8, 0)
+	x.refuseOpening(8)
 	if x.p.id == id {
 		t.Error("the PDC did not begin again")
 	}
@@ -902,7 +902,7 @@ func TestProbesCoverAllInFlight(t *testing.T) {
 
 func TestTimersSayNothingOfReordering(t *testing.T) {
 	// F17, F3: a peer that was off its processor answers late, and the RTO has needlessly
-	// sent everything again. That is counted and lengthens the RTO, but is no reordering:
+	// sent the ends again. That is counted and lengthens the RTO, but is no reordering:
 	// holes are found as fast as before.
 	x := newInitiator(t, wire.RUD)
 	x.push(1)
@@ -911,7 +911,7 @@ func TestTimersSayNothingOfReordering(t *testing.T) {
 	x.p.NextCtl(x.now)
 	x.push(4)
 	x.runTo(x.now + 7*time.Millisecond)
-	if x.tab.Stats.RtxRTO != 4 || x.p.tx.backoff == 0 {
+	if x.tab.Stats.RtxRTO != 2 || x.p.tx.backoff == 0 {
 		t.Fatalf("%d resent by RTO, back-off %d", x.tab.Stats.RtxRTO, x.p.tx.backoff)
 	}
 	x.p.tx.echoes = true
@@ -1101,5 +1101,52 @@ func TestTailWithoutSampleIsProbedSoon(t *testing.T) {
 	}
 	if d := x.now - heard; !x.p.tx.probeOwed || d > 2*x.tab.cfg.RTOInit {
 		t.Errorf("%v after the ACK: a PROBE is owed: %v, back-off %d", d, x.p.tx.probeOwed, x.p.tx.backoff)
+	}
+}
+
+func TestNothingLagsBehindAHole(t *testing.T) {
+	// S-ACK-05: a packet asks for an ACK while one before it has no answer although a later one
+	// has, even if the bitmap of the ACK began behind the hole and so tells nothing of it.
+	x := newInitiator(t, wire.RUD)
+	x.push(1)
+	x.advance(20 * time.Microsecond)
+	x.ack(0, 0)
+	x.push(3)
+	if !x.p.MayLag(x.now) {
+		t.Fatal("nothing is missing, and none may lag")
+	}
+	x.ack(0, 3, sack(3, 3))
+	x.push(1)
+	if x.p.MayLag(x.now) {
+		t.Error("a packet lags behind two that have no answer")
+	}
+	x.ack(3, 3)
+	x.push(1)
+	if !x.p.MayLag(x.now) {
+		t.Error("the hole is closed, and none may lag")
+	}
+}
+
+func TestRTOAsksForWhatIsBetweenTheEnds(t *testing.T) {
+	// Decision 46: the first RTO resends the lowest and the highest packet, and a PROBE asks for
+	// those between. The bitmaps of the ACKs of the two may show nothing of a hole of more than 64
+	// packets: then each RTO would mend one.
+	x := newInitiator(t, wire.RUD)
+	x.push(1)
+	x.ack(0, 0)
+	x.push(200)
+	x.loose()
+	for x.p.tx.rtos == 0 {
+		for x.p.CanResend() {
+			x.p.Resend(x.now, 0) // of the tail probe
+		}
+		x.p.tx.probeOwed = false
+		x.forget()
+		x.now = x.tab.NextTimeout()
+		x.tab.Advance(x.now)
+	}
+	x.wantResend(1, 200)
+	if !x.p.tx.probeOwed {
+		t.Error("an RTO with 200 packets in flight asks for none of them")
 	}
 }

@@ -72,8 +72,7 @@ const hopelessTries = 8
 // since stays. One on which it was never heard is as silent as the others, however late it
 // was opened.
 func (t *Table) failSilent(now time.Duration, peer uint32, why Reason) {
-	// A peer is not last heard on all PDCs at the same time.
-	gone := max(t.cfg.PeerTimeout-t.cfg.RTOMax, t.cfg.PeerTimeout/2)
+	gone := t.silentFor()
 	heard := false
 	for _, q := range t.slots {
 		heard = heard || q != nil && q.Peer == peer && q.Met() && now-q.lastHeard < gone
@@ -90,6 +89,12 @@ func (t *Table) failSilent(now time.Duration, peer uint32, why Reason) {
 			t.fail(now, q, why)
 		}
 	}
+}
+
+// silentFor is how long a PDC of a peer that is gone was silent: nearly PeerTimeout, as the peer was
+// not last heard on all PDCs at the same time.
+func (t *Table) silentFor() time.Duration {
+	return max(t.cfg.PeerTimeout-t.cfg.RTOMax, t.cfg.PeerTimeout/2)
 }
 
 // owes reports whether the peer owes this side an answer to a packet, or the ACK that opens

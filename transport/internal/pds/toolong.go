@@ -111,8 +111,8 @@ func (p *PDC) knocks() bool {
 }
 
 // Void takes back every outstanding packet that is not known to have arrived and is longer than
-// a path carries for sure. Of a ROD PDC it takes all back, because those behind a packet that
-// was taken back must not overtake it.
+// a path carries for sure. Of a ROD PDC that this side opened it takes all back, because those behind a
+// packet that was taken back must not overtake it.
 //
 // A PSN that was used cannot be given up, and the target may yet get the packet, or have it. So
 // a void packet takes the place of each, under its PSN (UE 3.5.12: a target executes one packet
@@ -121,7 +121,7 @@ func (p *PDC) knocks() bool {
 // and that it never will.
 func (t *Table) Void(now time.Duration, p *PDC) {
 	tx := &p.tx
-	if !p.initiator || p.state == Closed || p.state == CloseAckWait {
+	if p.state == Closed || p.state == CloseAckWait {
 		return
 	}
 	long := false
@@ -147,7 +147,7 @@ func (t *Table) takeBack(now time.Duration, p *PDC) {
 	n := tx.voids
 	for psn := tx.una; psn != tx.nxt; psn++ {
 		k := tx.at(psn)
-		if k.ctl != 0 || k.state == pktArrived || k.state == pktFinished || k.piece.Kind&(piece.Void|piece.Error|piece.Noop) != 0 || p.mode == wire.RUD && int(k.size) <= t.safe {
+		if k.ctl != 0 || k.state == pktArrived || k.state == pktFinished || k.piece.Kind&(piece.Void|piece.Error|piece.End|piece.Noop) != 0 || !p.inOrder() && int(k.size) <= t.safe {
 			continue
 		}
 		switch k.state {
@@ -168,7 +168,7 @@ func (t *Table) takeBack(now time.Duration, p *PDC) {
 	if tx.voids == n {
 		return
 	}
-	if p.mode == wire.ROD {
+	if p.inOrder() {
 		tx.tookBack, tx.rough = true, true
 	}
 	if p.state == AckWait {
@@ -184,7 +184,11 @@ func (p *PDC) Voids() bool { return p.tx.voids != 0 }
 
 // Stopped reports whether no new packet may leave: void packets are outstanding on a ROD PDC, and
 // what they stand for goes first.
-func (p *PDC) Stopped() bool { return p.tx.voids != 0 && p.mode == wire.ROD }
+func (p *PDC) Stopped() bool { return p.tx.voids != 0 && p.inOrder() }
+
+// inOrder reports whether packets that are sent must not overtake each other. Read data may, by ROD, too:
+// each part has its place.
+func (p *PDC) inOrder() bool { return p.mode == wire.ROD && p.initiator }
 
 // ProbeSize sends a PROBE with n bytes behind its header, if the target's PDCID is known. If it is
 // answered NewsCarried has its number, of which ProbeSize sets the highest bit. The two lowest

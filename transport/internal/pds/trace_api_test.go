@@ -217,6 +217,10 @@ func (s *side) heed() {
 				s.answered(piece.Piece{Msg: msg}, nil)
 			}
 		case pds.NewsFailed:
+			if n.Unrun {
+				s.say("%v certainly not executed", refText(n.Piece))
+				break
+			}
 			s.say("%v failed: %v", refText(n.Piece), whyText(n.Why))
 		case pds.NewsGone:
 			s.say("%s is gone: %v", s.pdc(p), whyText(n.Why))

@@ -12,7 +12,7 @@ type Piece struct {
 }
 
 // A Kind says what a Piece carries.
-type Kind uint8
+type Kind uint16
 
 // The kinds. Recut, Void and Last are combined with the others.
 const (
@@ -24,6 +24,8 @@ const (
 	Ask Kind = 4
 	// Return is read data, which goes from the target of a PDC to its initiator.
 	Return Kind = 8
+	// End carries nothing: no more follows of a message that its target has deferred.
+	End Kind = 0x10
 	// Recut is a part of a piece that was handed out before and is cut anew (F7).
 	Recut Kind = 0x20
 	// Void means that the piece is too long for the path. In its place, under the PSN that it
@@ -31,6 +33,10 @@ const (
 	// the target had the piece before (F7).
 	Void Kind = 0x40
 	Last Kind = 0x80 // the message has no piece after this one
+	// Atomic is an atomic operation, which is never cut.
+	Atomic Kind = 0x100
+	// Small, of read data, means that it answers a request without a message id.
+	Small Kind = 0x200
 )
 
 // Last reports whether the message has no piece after p.
@@ -40,7 +46,7 @@ func (p Piece) Last() bool { return p.Kind&Last != 0 }
 func (p Piece) Error() bool { return p.Kind&^Last == Error }
 
 // Returns reports whether p is read data, or goes in place of it.
-func (p Piece) Returns() bool { return p.Kind&^(Last|Void) == Return }
+func (p Piece) Returns() bool { return p.Kind&^(Last|Void|Small) == Return }
 
 // Void reports whether another request goes in place of p.
 func (p Piece) Void() bool { return p.Kind&Void != 0 }

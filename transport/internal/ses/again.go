@@ -27,16 +27,25 @@ const (
 
 // again reports whether a refused message is to be sent once more.
 func (s *SES) again(m *send) bool {
-	if m.read != nil || s.closed || m.ep.closed && !m.told || s.cfg.RNRTimeout < 0 || m.told && !m.copied {
+	if m.read != nil || m.kind == evNotice || s.closed || m.ep.closed && !m.told || s.cfg.RNRTimeout < 0 || m.told && !m.copied {
 		return false
 	}
 	switch m.rc {
 	case wire.RCNoMatch, wire.RCDisabledGen, wire.RCBadGeneration:
 		return true
+	case wire.RCUndeliverable:
+		return m.restartLost()
+	case wire.RCUnsupportedOp:
+		if !m.mayDefer() || m.wasOrdered {
+			return false
+		}
+		s.supports[m.peer] = supportNo // another one has its address now
+		s.undefer(m)
+		return true
 	case wire.RCUncorTrnsnt:
 		// The target goes on executing what was sent behind an ordered message, which would
 		// come again too late.
-		return m.tries < maxTransient && !m.ordered
+		return m.tries < maxTransient && !m.ordered && m.operands == 0 // or it might be executed twice
 	}
 	return false
 }
@@ -95,7 +104,11 @@ func (s *SES) retry(now time.Duration) {
 	clear(s.stirred)
 	s.stirred = s.stirred[:0]
 	for len(s.waiting) > 0 && s.waiting[0].retryAt <= now {
-		s.makeReady(s.waiting[0])
+		if m := s.waiting[0]; m.phase == phaseDeferred {
+			s.notRestarted(m)
+		} else {
+			s.makeReady(m)
+		}
 	}
 	for len(s.troubled) > 0 && s.troubled[0].key <= uint64(now) {
 		s.settle(s.troubled[0], now)
@@ -161,7 +174,7 @@ func (s *SES) Resend() (Handle, bool) {
 
 func (s *SES) resend() Handle {
 	m := s.ready.pop()
-	s.rewind(m, m.cause != OK)
+	s.rewind(m, m.cause != OK || m.deferred)
 	return handleOf(m.self, m)
 }
 
@@ -172,8 +185,10 @@ func (s *SES) rewind(m *send, again bool) {
 	}
 	m.phase, m.next = phaseData, 0
 	if m.read != nil {
-		m.phase = phaseAsk
 		s.reask(m)
+	}
+	if m.read != nil || m.operands != 0 {
+		m.phase = phaseAsk
 	}
 	if again {
 		// Each attempt has a message id of its own (but for S-DEF-07), so that the target does
@@ -183,7 +198,10 @@ func (s *SES) rewind(m *send, again bool) {
 		s.Stats.Resends++
 	}
 	m.cause, m.rc, m.nack = OK, 0, 0
-	m.noResponse, m.response, m.unexecuted = false, false, false
+	m.noResponse, m.response, m.unexecuted, m.deferred = false, false, false, false
+	if m.checking {
+		m.phase, m.deferred = phaseError, true // one empty piece is all that goes
+	}
 }
 
 // unwait removes a message from the lists of those to be sent again.
@@ -205,6 +223,8 @@ func (s *SES) unwait(m *send) {
 		}
 	case phaseReady:
 		s.ready.remove(m)
+	case phaseDeferred:
+		s.unwaitDeferred(m)
 	default:
 		return
 	}

@@ -34,15 +34,18 @@ func (s *SES) Answered(h Handle, rsp *wire.Rsp) {
 	s.freeSend(m)
 }
 
-// answeredOther is Answered, or Failed, for a handle that names no send: it names a read that is
-// served, or a send that has ended.
+// answeredOther is Answered for a handle that names no send: it names a read that is served, or a
+// send that has ended.
 func (s *SES) answeredOther(h Handle) {
-	if h>>16 == 0 && h != 0 {
+	if h.served() {
 		s.servedPiece(h)
 		return
 	}
 	s.Stats.Stale++
 }
+
+// served reports whether h names a read that is served.
+func (h Handle) served() bool { return h>>16 == 0 && h != 0 }
 
 // result processes a response other than the default one.
 func (s *SES) result(m *send, rsp *wire.Rsp) {
@@ -55,6 +58,9 @@ func (s *SES) result(m *send, rsp *wire.Rsp) {
 	if rsp.List > wire.ListOverflow {
 		s.Stats.RspUnknown++
 	}
+	if m.commit == commitAsked && rsp.List == wire.ListOverflow && rsp.ModLen == 0 {
+		m.read.promised = true
+	}
 	switch rsp.Opcode {
 	case wire.RspDefault, wire.RspWithData:
 	case wire.RspResponse:
@@ -65,6 +71,13 @@ func (s *SES) result(m *send, rsp *wire.Rsp) {
 	default:
 		s.Stats.RspUnknown++
 		return
+	}
+	switch {
+	case m.defers(rsp):
+		s.stopPieces(m)
+		return
+	case m.match && unmatched(rsp) && !m.noResponse && m.cause == OK: // R-CMPL-12, R-CMPL-19
+		m.cause = Untold
 	}
 	// S-CPL-02: NULL only answers the packet. S-CPL-07: OK with a smaller modified_length
 	// is success for the sender. R-CMPL-19: so is OVERFLOW.
@@ -114,13 +127,19 @@ func (s *SES) Promised(h Handle, pdc uint32) {
 	}
 }
 
+// Deferred reports whether the target has deferred h.
+func (s *SES) Deferred(h Handle) bool {
+	_, m := s.lookup(h)
+	return m != nil && m.deferred
+}
+
 // Awaits reports whether a message waits for the RESPONSE that was promised on a PDC.
 func (s *SES) Awaits(pdc uint32) bool {
 	if s.waitResult == 0 {
 		return false
 	}
 	for i := range s.sends.used {
-		if m := s.sends.at(i); m.phase == phaseResult && m.promised == pdc {
+		if m := s.sends.at(i); (m.phase == phaseResult || m.phase == phaseDeferred) && m.promised == pdc {
 			return true
 		}
 	}
@@ -148,13 +167,20 @@ func (s *SES) Kept(h Handle) {
 	}
 }
 
-// unpromise ends the messages whose RESPONSE cannot come any more, because its PDC is gone.
+// unpromise ends the messages whose RESPONSE cannot come any more, because its PDC is gone. What the target
+// has deferred may come by any PDC, if this one was closed in order; the target is asked whether it still
+// has it.
 func (s *SES) unpromise(pdc uint32, c Cause) {
 	if s.waitResult == 0 {
 		return
 	}
 	for i := range s.sends.used {
-		if m := s.sends.at(i); m.phase == phaseResult && m.promised == pdc {
+		m := s.sends.at(i)
+		switch {
+		case m.promised != pdc || m.phase != phaseResult && m.phase != phaseDeferred:
+		case m.phase == phaseDeferred && c == Closed:
+			s.recheck(m)
+		default:
 			s.stop(m, c, 0)
 		}
 	}
@@ -165,12 +191,18 @@ func (s *SES) unpromise(pdc uint32, c Cause) {
 // and comes when no piece is outstanding.
 func (s *SES) Failed(h Handle, c Cause, nack wire.NackCode) {
 	_, m := s.lookup(h)
-	if m == nil {
-		s.answeredOther(h)
-		return
+	switch {
+	case m != nil:
+		m.open--
+		if m.isForRUD() {
+			m.cause, m.rc = OK, 0 // its peer is gone for RUD, too
+		}
+		s.stop(m, c, nack)
+	case h.served():
+		s.failedServe(h)
+	default:
+		s.Stats.Stale++
 	}
-	m.open--
-	s.stop(m, c, nack)
 }
 
 // Unrun reports that one piece of h will never be answered, on a PDC that ended before any
@@ -273,6 +305,8 @@ func (s *SES) stop(m *send, c Cause, nack wire.NackCode) {
 	case phaseResult:
 		s.waitResult--
 		m.phase = phaseSent
+	case phaseDeferred:
+		s.unwait(m)
 	}
 	if m.open == 0 && m.phase == phaseSent {
 		s.allAnswered(m)
@@ -283,17 +317,34 @@ func (s *SES) stop(m *send, c Cause, nack wire.NackCode) {
 // or failed: it ends, is sent again, or waits for a promised response.
 func (s *SES) allAnswered(m *send) {
 	if m.lacks() {
-		return // ReadData ends it
+		if !m.read.commit || m.read.promised {
+			return // ReadData ends it
+		}
+		m.cause = Untold // as from a target that has executed it as a write of no bytes
 	}
 	if m.res != nil {
 		s.left(m, m.cause == OK)
 	}
 	if m.cause != OK {
-		if m.cause == Rejected && s.again(m) {
+		switch {
+		case m.cause == Rejected && s.again(m):
 			s.wait(m)
 			return
+		case m.isForRUD() && !s.closed && !m.ep.closed: // S-RUDI-05
+			s.makeReady(m)
+			return
+		}
+		if m.deferred {
+			m.unexecuted = true // the target has its header alone
+		} // else an RTR proves nothing: it may be of another life of the target, to which a late copy came
+		if (m.deferred || m.restart != 0) && (m.cause == Cancelled || m.cause == NotReady) {
+			s.tellCancelled(m)
 		}
 		s.endSend(m)
+		return
+	}
+	if m.deferred {
+		s.awaitRTR(m)
 		return
 	}
 	if m.noResponse && !m.response {
@@ -305,12 +356,18 @@ func (s *SES) allAnswered(m *send) {
 		}
 		return
 	}
+	if m.commit == commitWaits {
+		s.askCommit(m)
+		return
+	}
 	s.endSend(m)
 }
 
 // endSend makes the event of a message, if one is due, and frees it.
 func (s *SES) endSend(m *send) {
 	switch {
+	case m.kind == evNotice:
+		s.endNotice(m)
 	case m.cause != OK:
 		s.failed(m)
 	default:
@@ -326,14 +383,15 @@ func (s *SES) endSend(m *send) {
 	if len(s.fences) > 0 {
 		s.passed(m)
 	}
-	if m.phase == phaseResult {
+	if m.phase == phaseResult || m.phase == phaseDeferred {
 		s.waitResult--
 	}
+	s.forgetToken(m)
 	s.freeBytes(m)
 	if m.read != nil {
 		s.endRead(m)
 	}
-	m.hdr.BufOff = 0
+	m.hdr.BufOff, m.checking, m.operands, m.commit, m.match = 0, false, 0, commitNone, false
 	if len(s.recuts) != 0 {
 		delete(s.recuts, m.self)
 	}
@@ -350,7 +408,7 @@ func (s *SES) failed(m *send) {
 	s.Stats.SendErrors++
 	e := s.sendEvent(m)
 	e.Cause, e.RC, e.Nack = m.cause, m.rc, m.nack
-	e.Unknown = !m.unexecuted && m.cause != Rejected && m.read == nil
+	e.Unknown = !m.unexecuted && m.cause != Rejected && (m.read == nil || m.operands != 0) || m.commit == commitAsked
 }
 
 // sendEvent makes the event of a message that succeeded.
@@ -369,10 +427,11 @@ func (s *SES) sendEvent(m *send) *Event {
 func (s *SES) freeSend(m *send) {
 	s.freeID(m.hdr.MsgID)
 	s.numSends--
-	m.ep.sends--
+	e := m.ep
+	e.sends--
 	m.phase = phaseFree
 	if m.serial++; m.serial == 0 {
 		m.serial = 1
 	}
-	m.idle, m.ep.idleSend, m.buf, m.context = m.ep.idleSend, m, nil, nil
+	m.idle, e.idleSend, m.buf, m.context = e.idleSend, m, nil, nil
 }

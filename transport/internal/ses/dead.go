@@ -179,6 +179,18 @@ func (s *SES) msgError(src Source, r *wire.ReqStd) *Result {
 	if r.Flags&wire.SESSOM != 0 {
 		end = 0
 	}
+	if own, ours := r.RestartTokens(); ours != 0 && own == ours {
+		// It was deferred, and this side has asked for it.
+		if i, ok := s.offers[offerKey{src.Peer, uint64(own)}]; ok {
+			s.withdrawOffer(i, s.in.at(i))
+		}
+		if r.ReqLen == 0 {
+			return s.done(0) // all of it
+		}
+	}
+	if len(s.offers) != 0 && s.rendezvousError(src, r) {
+		return s.done(0)
+	}
 	if i, ok := s.serveOf[serveKey{src.PDC, r.MsgID}]; ok {
 		s.stopServe(i, s.serves.at(i))
 		return s.done(0)

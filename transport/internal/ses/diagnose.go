@@ -53,7 +53,7 @@ func (s *SES) EachSend(fn func(v *SendView)) {
 	var v SendView
 	for i := range s.sends.used {
 		m := s.sends.at(i)
-		if m.phase == phaseFree || m.told {
+		if m.phase == phaseFree || m.told || m.kind == evNotice {
 			continue
 		}
 		v = SendView{
@@ -69,7 +69,7 @@ func (s *SES) EachSend(fn func(v *SendView)) {
 			v.Stage = StageAnswers
 		case phaseWait, phaseReady:
 			v.Stage, v.Taken = StageAgain, 0
-		case phaseResult:
+		case phaseResult, phaseDeferred:
 			v.Stage = StageResult
 		}
 		fn(&v)
@@ -101,7 +101,7 @@ type RecvView struct {
 func (s *SES) EachRecv(fn func(v *RecvView)) {
 	bound := map[int32]*inmsg{}
 	for i := range s.in.used {
-		if m := s.in.at(i); m.state == inBound && bound[m.recv] == nil {
+		if m := s.in.at(i); (m.state == inBound || m.state == inOffered && m.recv != none) && bound[m.recv] == nil {
 			bound[m.recv] = m
 		}
 	}

@@ -48,7 +48,8 @@ func (s *SES) Undelivered(now, patience time.Duration, taken bool, to func(peer 
 		m := s.sends.at(i)
 		switch {
 		case m.phase == phaseFree || m.phase == phaseResult || taken && !m.copied && !m.silent:
-		case patience > 0 && m.phase == phaseWait && m.notReady != 0 && now-m.notReady >= patience:
+		case m.kind == evNotice:
+		case patience > 0 && (m.phase == phaseWait || m.phase == phaseDeferred) && m.notReady != 0 && now-m.notReady >= patience:
 		case to(m.peer):
 			return true
 		}
@@ -116,6 +117,11 @@ func (s *SES) CancelPeer(peer uint32) {
 			i = next
 		}
 	}
+	s.eachDeferral(func(i int32, m *inmsg) {
+		if m.peer == peer {
+			s.dropDeferral(i, m, Cancelled)
+		}
+	})
 	for _, e := range s.endpoints {
 		s.dropUnexpected(e, peer)
 	}
@@ -160,6 +166,7 @@ func (s *SES) dropInbound() {
 			i = next
 		}
 	}
+	s.eachDeferral(func(i int32, m *inmsg) { s.dropDeferral(i, m, Cancelled) })
 }
 
 // cancelInbound drops every inbound message for an endpoint that closes.
@@ -173,6 +180,11 @@ func (s *SES) cancelInbound(e *endpoint) {
 			i = next
 		}
 	}
+	s.eachDeferral(func(i int32, m *inmsg) {
+		if m.ep == e.id {
+			s.dropDeferral(i, m, Cancelled)
+		}
+	})
 	for _, c := range e.claims {
 		if c.msg != none {
 			m := s.in.at(c.msg)

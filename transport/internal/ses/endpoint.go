@@ -206,6 +206,7 @@ func (s *SES) CloseEndpoint(id EndpointID) {
 	e.close()
 	s.closeRegions(id)
 	s.names.add(e, -1)
+	s.turnAway(e)
 	for i := range s.sends.used {
 		if m := s.sends.at(i); m.phase != phaseFree && m.ep == e {
 			s.withdraw(m)
@@ -223,9 +224,10 @@ func (e *endpoint) close() { e.closed, e.mostSends, e.mostRecvs = true, 0, 0 }
 // If its success was reported, it goes on unchanged.
 func (s *SES) withdraw(m *send) {
 	switch {
-	case m.told:
+	case m.told || m.kind == evNotice && m.hdr.Opcode == wire.OpMsgError:
 	case m.unbegun():
 		s.unwait(m)
+		s.tellCancelled(m)
 		m.cause, m.rc, m.unexecuted = Cancelled, 0, true
 		s.endSend(m)
 	case m.phase == phaseResult || m.phase == phaseSent && m.open == 0:

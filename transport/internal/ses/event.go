@@ -7,13 +7,26 @@ type Kind uint8
 
 // The kinds. Those of tagged messages are even; those of the target's side come last.
 const (
-	EvWrite       Kind = 1 // write to a region of the peer
-	EvRead        Kind = 3 // read from a region of the peer
-	EvSend        Kind = 5 // untagged message
-	EvTSend       Kind = 6 // tagged message
-	EvRecv        Kind = 7 // untagged receive
-	EvTRecv       Kind = 8 // tagged receive
-	EvRemoteWrite Kind = 9 // a peer wrote to a region of this side: nobody posted it
+	evNotice       Kind = 0  // what SES sends by itself, which makes no event
+	EvWrite        Kind = 1  // write to a region of the peer
+	EvRead         Kind = 3  // read from a region of the peer
+	EvAtomic       Kind = 5  // atomic operation on a region of the peer
+	EvFetch        Kind = 7  // atomic operation that returns the old values
+	EvSend         Kind = 9  // untagged message
+	EvTSend        Kind = 10 // tagged message
+	EvRecv         Kind = 11 // untagged receive
+	EvTRecv        Kind = 12 // tagged receive
+	EvRemoteWrite  Kind = 13 // a peer wrote to a region of this side: nobody posted it
+	EvRemoteAtomic Kind = 15 // a peer executed an atomic operation on a region of this side
+	// EvCommit asks the owner of a region to make Len bytes from the offset Tag on durable, and then to
+	// call Committed with Data. Nothing has ended.
+	EvCommit Kind = 17
+	// EvCommitted: what a peer wrote, with header data, is durable. EvRemoteWrite has counted it.
+	EvCommitted Kind = 19
+	// EvRemoteRead: a peer has all bytes of a read of a region of this side, or the old values of a
+	// fetching operation (RegionConfig.CountsReads). Of a read of a few bytes, which go in the ACK of the
+	// request, it says that they have left.
+	EvRemoteRead Kind = 21
 )
 
 // Recv reports whether k is a receive or what a peer did without one, Tagged whether k is
@@ -49,11 +62,12 @@ const (
 	NoKey             // no valid key to seal with
 	Closed            // the PDC was closed on this side
 	NoMessage         // no unexpected message is what was looked for
+	Untold            // of LevelMatch, LevelCommit: the target does not tell when that is reached
 	numCauses
 )
 
 var causeNames = [numCauses]string{"ok", "refused", "truncated", "cancelled", "timed out", "unreachable", "aborted", "peer error",
-	"no resource", "not ready", "too big", "no valid key", "closed", "no message"}
+	"no resource", "not ready", "too big", "no valid key", "closed", "no message", "received, and no word to come of a match or of durability"}
 
 func (c Cause) String() string {
 	if c < numCauses {

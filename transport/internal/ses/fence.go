@@ -13,6 +13,9 @@ type fence struct {
 	seq    uint64   // of the fenced send
 	left   int      // earlier sends to the peer that have not ended
 	behind []Handle // the fenced send and those behind it, up to the next fence
+	// question means that this is no fence of the application's: what is behind it waits for the
+	// end of the send that has the number seq.
+	question bool
 }
 
 // Fenced reports whether sends of an endpoint to the peer must go through Fence.
@@ -65,6 +68,9 @@ func (s *SES) Fence(h Handle, isFence bool) bool {
 // is reports whether the fence applies to sends of that endpoint to that peer.
 func (f *fence) is(id EndpointID, peer uint32) bool { return f.ep == id && f.peer == peer }
 
+// SomeFences reports whether there is any fence.
+func (s *SES) SomeFences() bool { return len(s.fences) != 0 }
+
 // SomeUnfenced reports whether Unfenced may return a send.
 func (s *SES) SomeUnfenced() bool { return len(s.unfenced) > 0 }
 
@@ -102,13 +108,16 @@ func (s *SES) unfence() {
 func (s *SES) passed(m *send) {
 	keep := s.fences[:0]
 	for _, f := range s.fences {
-		if f.is(m.ep.id, m.peer) && m.seq < f.seq {
+		if f.is(m.ep.id, m.peer) && (f.question && m.seq == f.seq || !f.question && m.seq < f.seq) {
 			f.left--
 		}
-		if f.left == 0 {
-			s.unfenced = append(s.unfenced, f.behind...)
-		} else {
+		switch before := slices.IndexFunc(keep, func(k fence) bool { return k.is(f.ep, f.peer) }); {
+		case f.left != 0:
 			keep = append(keep, f)
+		case before >= 0: // a question is answered, and the application's fence before it is not open yet
+			keep[before].behind = append(keep[before].behind, f.behind...)
+		default:
+			s.unfenced = append(s.unfenced, f.behind...)
 		}
 	}
 	clear(s.fences[len(keep):])

@@ -7,6 +7,7 @@ import "github.com/uetkit/uetkit/transport/wire"
 // requestOther executes a request with an optimized header, which has one packet and no message
 // id, or with one that does not parse. It leaves the decoded header in r.
 func (s *SES) requestOther(next wire.NextHdr, b []byte, r *wire.ReqStd) *Result {
+	s.small = next == wire.NextReqMedium || next == wire.NextReqSmall
 	switch next {
 	case wire.NextRspData, wire.NextRspDataSmall:
 		return s.returned(&s.src, next, b)
@@ -27,7 +28,9 @@ func (s *SES) requestOther(next wire.NextHdr, b []byte, r *wire.ReqStd) *Result 
 		}
 		*r = wire.ReqStd{Opcode: h.Opcode, Flags: h.Flags, Gen: h.Gen, JobID: h.JobID, PIDonFEP: h.PIDonFEP, RI: h.RI,
 			BufOff: h.BufOff, ReqLen: uint32(h.ReqLen)}
-		if h.Opcode != wire.OpWrite {
+		switch h.Opcode {
+		case wire.OpWrite, wire.OpRead, wire.OpAtomic, wire.OpFetchAtomic:
+		default:
 			r.Opcode = 0x3F // S-HDR-03: RMA only; there is no initiator to match
 		}
 		s.optimized(r)
@@ -35,7 +38,8 @@ func (s *SES) requestOther(next wire.NextHdr, b []byte, r *wire.ReqStd) *Result 
 	default:
 		return s.bad(ReasonNextHdr)
 	}
-	if r.Opcode == wire.OpNoOp || r.Opcode == wire.OpMsgError || r.Opcode == wire.OpRead {
+	switch r.Opcode {
+	case wire.OpNoOp, wire.OpMsgError, wire.OpDeferrableSend, wire.OpDeferrableTSend, wire.OpDeferrableRTR, wire.OpRendezvousSend, wire.OpRendezvousTSend:
 		return s.rejected(wire.RCUnsupportedOp) // standard header only
 	}
 	return s.request(r, b)

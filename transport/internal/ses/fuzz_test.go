@@ -27,6 +27,8 @@ func FuzzRequest(f *testing.F) {
 	add(packets(a, &Send{Tagged: true, Tag: 1, Buf: pattern(10), Target: self(a)}, 1024)...)
 	add(packets(a, &Send{Tag: 1, Buf: pattern(3000), Target: self(a)}, 1024)...)
 	add(packets(a, &Send{Tagged: true, Buf: pattern(20_000), Target: self(a)}, 8192)...)
+	add(announcement{tag: 1, body: pattern(5000), eager: 2500, key: 5}.packets(a)...)
+	add(announcement{untag: true, body: pattern(3000), key: 5}.packets(a)...)
 	h, _ := a.sendOp(&Send{Buf: pattern(5000), Target: self(a)})
 	p, _ := a.Next(h, 1024)
 	first := a.Append(nil, p)
@@ -92,7 +94,7 @@ func FuzzRequest(f *testing.F) {
 		}
 		s.CancelAll()
 		events()
-		if ended != posted || s.Recvs() != 0 || !s.Idle() || s.in.live()+s.peers.live()+s.store.used+s.store.reserved != 0 || s.NextTimeout() != 0 {
+		if ended != posted || s.Recvs() != 0 || !s.Idle() || s.pulls.live()+len(s.byLent)+s.in.live()+s.peers.live()+s.store.used+s.store.reserved != 0 || s.NextTimeout() != 0 {
 			t.Fatalf("%d of %d receives ended; left: %d states, %d peers, %d chunks", ended, posted, s.in.live(), s.peers.live(), s.store.used)
 		}
 	})

@@ -17,6 +17,8 @@ const (
 	inDead               // ended in error; parts that still come are answered with that error
 	inGone               // discarded while parts were missing
 	inWriting            // a write to a region; parts are missing
+	inDeferred           // deferred or announced: unexpected, and nothing of it is kept but this
+	inOffered            // deferred or announced, and asked for; recv is its receive, or none
 )
 
 // An inmsg is an inbound message of several packets (S-RSM-01), or an unexpected one. It holds
@@ -26,7 +28,7 @@ type inmsg struct {
 	pdc, peer, init   uint32
 	length, got       uint32        // bytes of the message, and bytes that arrived
 	edges             uint32        // sum of span over what arrived
-	end               uint64        // inDead: bytes that can come at most
+	end               uint64        // inDead: bytes that can come at most; inDeferred, inOffered: the restart token; or aPull + the place of its pull
 	base              uint64        // inBound: where it begins in the receive's memory; inWriting: the number of its region
 	began             time.Duration // when its first packet came
 	recv              int32         // inBound: its receive
@@ -49,6 +51,7 @@ type inmsg struct {
 	unproven          bool // inWriting: counted in SES.unproven
 	unheard           bool // inDead: no answer said so yet
 	quiet             bool // its first packet got the special response: the others get NULL
+	matchOnly         bool // inBound: its sender takes the answers for word of a match
 }
 
 // A chunkTab lists the chunks of a message that is longer than a block. A chunk of which
@@ -92,6 +95,11 @@ func (s *SES) Incomplete(pdc uint32) bool {
 func (s *SES) part(src Source, r *wire.ReqStd, off uint32, data []byte) *Result {
 	i, m := s.findIn(src.PDC, r.MsgID)
 	if m == nil {
+		if len(s.offers) != 0 {
+			if d := s.findDeferred(src.PDC, r.MsgID); d != nil && !d.isPull() {
+				return s.nothingNew() // a packet that left before its message could be deferred
+			}
+		}
 		return s.begin(src, r, off, data)
 	}
 	if m.state == inDead {
@@ -144,21 +152,16 @@ func (s *SES) begin(src Source, r *wire.ReqStd, off uint32, data []byte) *Result
 	rv, p := s.match(sp, tag, src.Peer, r.Initiator)
 	if p != nil && s.cfg.RefuseTooLong && uint64(r.ReqLen) > p.size-p.off {
 		s.putUser(u, pu)
-		e := s.recvEvent(p, 0, tag, src.Peer, r.Initiator)
-		e.RC = wire.RCTooLong
-		s.arrived(e, int(r.ReqLen))
-		p.refs++
-		s.unbind(rv, p, e, 0)
+		s.refuseTooLong(rv, p, r, tag)
 		s.entomb(src, r, wire.RCTooLong, uint64(r.ReqLen), uint32(len(data)))
 		return s.rejected(wire.RCTooLong)
 	}
-	switch {
-	case !src.Unproven:
-		s.prove(pu)
-	case pu.kept == 0:
-		pu.unproven = true
-	}
-	if rv == none && (src.Later || !s.reserve(pu, &src, int64(r.ReqLen))) {
+	s.credit(pu, &src)
+	if rv == none && (src.Later || s.matchOnly(r) || !s.reserve(pu, &src, int64(r.ReqLen)) || !s.grantsPartial(int64(r.ReqLen))) {
+		if s.token != 0 {
+			s.putUser(u, pu)
+			return s.keepHeader(r, tag)
+		}
 		if !src.Later {
 			s.unserved(sp, tag, src.Peer, r.Initiator)
 		}
@@ -170,6 +173,7 @@ func (s *SES) begin(src Source, r *wire.ReqStd, off uint32, data []byte) *Result
 	*m = inmsg{
 		tag: tag, bufOff: r.BufOff, ep: s.to.id, pdc: src.PDC, peer: src.Peer, init: r.Initiator, length: r.ReqLen,
 		began: src.Now, recv: rv, user: u, tab: none, block: noBlock, msgID: r.MsgID, opcode: r.Opcode, tagged: tagged, ordered: src.Ordered,
+		matchOnly: s.matchOnly(r),
 	}
 	pu.open++
 	s.open++
@@ -197,6 +201,15 @@ func (s *SES) begin(src Source, r *wire.ReqStd, off uint32, data []byte) *Result
 		return s.special(wire.ListExpected, uint32(room))
 	}
 	return s.done(r.ReqLen)
+}
+
+// refuseTooLong ends a receive that matched a message of several packets which does not fit, and is refused.
+func (s *SES) refuseTooLong(rv int32, p *recv, r *wire.ReqStd, tag uint64) {
+	e := s.recvEvent(p, 0, tag, s.src.Peer, r.Initiator)
+	e.RC = wire.RCTooLong
+	s.arrived(e, int(r.ReqLen))
+	p.refs++
+	s.unbind(rv, p, e, 0)
 }
 
 // sent reports whether all of a message behind these n bytes at off was sent. All packets of a
@@ -238,6 +251,7 @@ func (s *SES) put(i int32, m *inmsg, r *wire.ReqStd, off uint32, data []byte) {
 		s.wrote(m)
 		s.freeIn(i, m)
 	default:
+		s.partial -= chargeOf(int64(m.length))
 		m.state = inUnexpected
 		s.completed(i, m)
 	}
@@ -299,6 +313,14 @@ func (s *SES) end(m *inmsg, i int32, c Cause, rc wire.RC) {
 		s.uncharge(i, m)
 		return
 	}
+	s.failRecv(m, c, rc)
+	if m.isPull() {
+		s.freePull(m)
+	}
+}
+
+// failRecv ends the receive of a message in error.
+func (s *SES) failRecv(m *inmsg, c Cause, rc wire.RC) {
 	r := s.recvs.at(m.recv)
 	e := s.recvEvent(r, 0, m.tag, m.peer, m.init)
 	e.data(m.hasData, m.data)
@@ -322,6 +344,11 @@ func (s *SES) PDCGone(pdc uint32, c Cause) {
 		}
 		i = next
 	}
+	s.eachDeferral(func(i int32, m *inmsg) {
+		if m.pdc == pdc {
+			s.dropDeferral(i, m, c)
+		}
+	})
 	s.unpromise(pdc, c)
 	s.unread(pdc, c)
 	s.unserve(pdc)
@@ -343,6 +370,7 @@ func (s *SES) sweepInbound() {
 	if s.in.live() == 0 {
 		return
 	}
+	s.sweepDeferrals()
 	for b := range s.byPDC.buckets {
 		for i := s.byPDC.first(uint32(b)); i != none; {
 			m := s.in.at(i)

@@ -185,7 +185,7 @@ func TestFirstErrorDecides(t *testing.T) {
 		{"opcode", wire.RCOpViolation, func(r *wire.ReqStd) { r.Opcode = wire.OpSend }},
 		{"RI", wire.RCBadIndex, func(r *wire.ReqStd) { r.RI++ }},
 		{"generation", wire.RCBadGeneration, func(r *wire.ReqStd) { r.Gen++ }},
-		{"unsupported opcode", wire.RCUnsupportedOp, func(r *wire.ReqStd) { r.Opcode = wire.OpAtomic }},
+		{"unsupported opcode", wire.RCUnsupportedOp, func(r *wire.ReqStd) { r.Opcode = wire.OpDatagramSend }},
 		{"length field", wire.RCOpViolation, func(r *wire.ReqStd) { r.PayloadLen = 0x3fff }},
 		{"IE", wire.RCInitiatorError, func(r *wire.ReqStd) { r.Flags |= wire.SESIE }},
 		{"second SOM", wire.RCOpViolation, func(r *wire.ReqStd) { r.Flags |= wire.SESSOM; r.MsgOff = 0 }},

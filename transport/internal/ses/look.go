@@ -124,6 +124,10 @@ func (s *SES) found(op *Op, m *inmsg) {
 // discard drops an unexpected message. Parts of it that still come are answered as if a receive
 // had matched it.
 func (s *SES) discard(i int32, m *inmsg) {
+	if m.state == inDeferred {
+		s.reserveFor(none, i, m)
+		return
+	}
 	complete := m.state == inUnexpected
 	s.uncharge(i, m)
 	if complete {

@@ -9,6 +9,8 @@ const (
 	LevelInject   Level = iota + 1 // the user's bytes are no longer needed
 	LevelTransmit                  // every packet acknowledged, semantic result known
 	LevelDelivery                  // as LevelTransmit, with DC set: the target answered after the message was visible
+	LevelMatch                     // of a message: as LevelDelivery, and a receive of the target has it, or it was discarded there
+	LevelCommit                    // of a write and an atomic operation that returns nothing: as LevelDelivery, and durable there
 )
 
 // A PeerID is a FEP's number of a peer address.
@@ -46,10 +48,15 @@ type Op struct {
 	// Key and RemoteAddr name the memory of the peer that a write or a read accesses: the key of
 	// a region, and the address of the first byte in it.
 	Key, RemoteAddr uint64
+	// AMO says what an atomic operation does; nil for others.
+	AMO *AMO
 	// Inject copies the bytes at once: the caller may reuse them when Send returns.
 	Inject bool
 	// Ordered sends the message by ROD, in order with all other ordered messages to the peer.
 	Ordered bool
+	// Idempotent lets a write or a read go by RUDI, if nothing else asks for a PDC: it may be
+	// executed several times.
+	Idempotent bool
 	// Fence makes the send wait until every earlier send to the peer has ended. Sends posted to
 	// the peer later wait for this one (R-ORD-07).
 	Fence bool
@@ -75,9 +82,13 @@ type Op struct {
 	Flags   uint64
 }
 
-// Bytes is the length of the message, or of the memory to receive it.
+// Bytes is the length of the message, or of the memory to receive it; of an atomic operation, what
+// its packet has behind the header.
 func (o *Op) Bytes() int {
-	if len(o.Iov) == 0 {
+	switch {
+	case o.AMO != nil:
+		return o.AMO.length(len(o.Buf))
+	case len(o.Iov) == 0:
 		return len(o.Buf)
 	}
 	return total(o.Iov)

@@ -6,8 +6,10 @@ package ses
 type peerUse struct {
 	peer               uint32
 	open, kept, dead   int32
-	serves             int32 // reads of it that are served
-	unheard            int32 // of the dead ones: no answer said so yet
+	serves             int32  // reads of it that are served
+	pulls              int32  // rendezvous sends of it that had a receive when they came
+	restarted          uint32 // the sweep in which a message of it that was deferred came again last
+	unheard            int32  // of the dead ones: no answer said so yet
 	bytes              int64
 	deadHead, deadTail int32
 	unproven           bool // kept and bytes are also counted in SES.unproven
@@ -29,7 +31,7 @@ func (s *SES) user(peer uint32) int32 {
 
 // putUser frees the record of a peer that has no message.
 func (s *SES) putUser(u int32, pu *peerUse) {
-	if pu.open == 0 && pu.kept == 0 && pu.dead == 0 && pu.serves == 0 {
+	if pu.open == 0 && pu.kept == 0 && pu.dead == 0 && pu.serves == 0 && pu.pulls == 0 {
 		s.byPeer.remove(u)
 		s.peers.put(u)
 	}

@@ -39,7 +39,11 @@ func (s *SES) peekRare(h Handle, m *send, mtu uint32) (piece.Piece, bool) {
 			return m.peek(h, mtu), true
 		}
 	case m.phase == phaseError:
-		return piece.Piece{Msg: uint32(h), Off: m.next, Kind: piece.Error | piece.Last}, true
+		kind := piece.Error
+		if m.deferred && m.cause == OK {
+			kind = piece.End
+		}
+		return piece.Piece{Msg: uint32(h), Off: m.next, Kind: kind | piece.Last}, true
 	case m.phase == phaseRecut:
 		return s.peekRecut(h, m, mtu), true
 	case m.phase == phaseAsk:
@@ -52,7 +56,7 @@ func (s *SES) peekRare(h Handle, m *send, mtu uint32) (piece.Piece, bool) {
 // counts them until then. It returns 0 if the message ended.
 func (s *SES) Left(h Handle) (n int) {
 	_, m := s.lookup(h)
-	if m == nil || m.phase != phaseData && m.phase != phaseError && m.phase != phaseRecut {
+	if m == nil || m.phase != phaseData && m.phase != phaseError && m.phase != phaseRecut && (m.phase != phaseAsk || m.operands == 0) {
 		return 0
 	}
 	if m.phase == phaseRecut {
@@ -65,7 +69,18 @@ func (s *SES) Left(h Handle) (n int) {
 
 // AppendPiece hands out the piece that Peek returned: it appends the piece as Append does, and
 // the message waits for the answer to it.
-func (s *SES) AppendPiece(b []byte, p piece.Piece) []byte { return s.encode(b, p, true) }
+func (s *SES) AppendPiece(b []byte, p piece.Piece) []byte {
+	_, m := s.lookup(Handle(p.Msg))
+	if p.Off != 0 || p.Kind != piece.Last || m == nil || m.iov != nil || s.numResources != 0 {
+		return s.encode(b, p, true)
+	}
+	// The only piece of a message. Without this case 1 % more instructions (docs/perf.md, Fast paths).
+	m.next = p.Len
+	m.open++
+	m.phase = phaseSent
+	m.hdr.Flags = m.wireFlags | wire.SESSOM | wire.SESEOM
+	return append(m.hdr.Append(b), m.buf...)
+}
 
 // Append appends the standard header and the payload of a piece that was handed out and is
 // neither answered nor failed (S-HDR-05). Retransmissions are encoded anew in this way.
@@ -79,15 +94,6 @@ func (s *SES) encode(b []byte, p piece.Piece, first bool) []byte {
 	if m == nil {
 		panic("BUG: ses: a piece of a message that ended")
 	}
-	if p.Off == 0 && p.Kind == piece.Last && first && m.iov == nil && s.numResources == 0 {
-		// The only piece of a message. Without this case 0.7 % more instructions (docs/perf.md,
-		// Fast paths).
-		m.next = p.Len
-		m.open++
-		m.phase = phaseSent
-		m.hdr.Flags = m.wireFlags | wire.SESSOM | wire.SESEOM
-		return append(m.hdr.Append(b), m.buf...)
-	}
 	switch {
 	case p.Kind&^piece.Last == piece.Data:
 		if first {
@@ -95,6 +101,13 @@ func (s *SES) encode(b []byte, p piece.Piece, first bool) []byte {
 		}
 	case p.Kind&(piece.Void|piece.Noop) != 0:
 		return s.encodeEmpty(b, m, p)
+	case p.Kind&piece.End != 0:
+		if first {
+			m.took(p)
+		}
+		return s.encodeEnd(b, m, p)
+	case p.Kind&piece.Atomic != 0 && p.Kind&(piece.Void|piece.Noop) == 0:
+		return s.encodeAtomic(b, m, p, first)
 	case p.Kind&piece.Ask != 0:
 		return s.encodeAsk(b, m, p, first)
 	case p.Error():

@@ -1,6 +1,7 @@
 package ses
 
 import (
+	"github.com/uetkit/uetkit/transport/internal/amo"
 	"github.com/uetkit/uetkit/transport/internal/piece"
 	"github.com/uetkit/uetkit/transport/wire"
 )
@@ -17,22 +18,52 @@ type reading struct {
 	step       uint32 // bytes that each piece but the last asks for; 0 before the first
 	got, edges uint32 // bytes that came, and the sum of span over them
 	epoch      uint32 // sweep in which something came last
+	commit     bool   // it asks for durability: one answer without bytes is to come
+	promised   bool   // then: the target has said so
+	into       []byte // where the old values go if it fetches
+	fetched    wire.AtomicType
+}
+
+// length is how many bytes are to come.
+func (rd *reading) length() uint32 {
+	if rd.commit {
+		return 1 // the answer
+	}
+	if rd.into != nil {
+		return uint32(len(rd.into))
+	}
+	return rd.m.hdr.ReqLen
+}
+
+// asked is how many bytes may have been sent.
+func (rd *reading) asked() uint32 {
+	if rd.into != nil {
+		return uint32(len(rd.into))
+	}
+	return rd.m.next
 }
 
 // ask makes a send that was just accepted a read, and returns its opcode and key.
 func (s *SES) ask(m *send, op *Op) (wire.Opcode, uint64) {
 	m.odd, m.early, m.phase = true, false, phaseAsk
 	m.hdr.BufOff = op.RemoteAddr
+	s.readInto(m, nil)
+	return wire.OpRead, op.Key
+}
+
+// readInto gives a send what it needs to take data that returns. into is nil if that goes where the
+// bytes of a send come from.
+func (s *SES) readInto(m *send, into []byte) {
 	if n := len(s.idleReads); n > 0 {
 		m.read, s.idleReads = s.idleReads[n-1], s.idleReads[:n-1]
 	} else {
 		m.read = new(reading)
 	}
-	*m.read = reading{m: m}
-	return wire.OpRead, op.Key
+	*m.read = reading{m: m, into: into}
 }
 
-// On tells by which PDC a read goes, which is queued there. It reports whether h is a read.
+// On tells by which PDC a read goes, or what fetches, which is queued there. It reports whether h is
+// one of these.
 func (s *SES) On(h Handle, pdc uint32) bool {
 	_, m := s.lookup(h)
 	if m == nil || m.read == nil {
@@ -46,28 +77,40 @@ func (s *SES) On(h Handle, pdc uint32) bool {
 	return true
 }
 
+// Bare reports whether h is a read, whose pieces have no bytes.
+func (s *SES) Bare(h Handle) bool {
+	_, m := s.lookup(h)
+	return m != nil && m.read != nil && m.operands == 0
+}
+
 // reask makes a read one of which nothing was asked for. Its message id must not change before.
 func (s *SES) reask(m *send) {
 	delete(s.reads, m.hdr.MsgID)
-	*m.read = reading{m: m}
+	*m.read = reading{m: m, into: m.read.into, fetched: m.read.fetched, commit: m.read.commit}
 }
 
 // endRead frees what a read needed.
 func (s *SES) endRead(m *send) {
 	delete(s.reads, m.hdr.MsgID)
-	m.read.m = nil
+	m.read.m, m.read.into = nil, nil
 	s.idleReads = append(s.idleReads, m.read)
 	m.read, m.hdr.BufOff = nil, 0
 }
 
 // lacks reports whether bytes of a read are to come.
-func (m *send) lacks() bool { return m.read != nil && m.cause == OK && m.read.got < m.hdr.ReqLen }
+func (m *send) lacks() bool { return m.read != nil && m.cause == OK && m.read.got < m.read.length() }
 
 // peekAsk is Peek of a read. It returns false while ReadWindow bytes were asked for that did not
 // come.
 func (s *SES) peekAsk(h Handle, m *send, mtu uint32) (piece.Piece, bool) {
+	if m.operands != 0 {
+		return m.peekAtomic(h), true
+	}
 	rd := m.read
-	if rd.step == 0 {
+	switch {
+	case rd.commit:
+		rd.step = m.hdr.ReqLen
+	case rd.step == 0:
 		rd.step = mtu
 	}
 	n := m.asks(m.next)
@@ -99,6 +142,10 @@ func (s *SES) encodeAsk(b []byte, m *send, p piece.Piece, first bool) []byte {
 		s.tookAsk(m, p, n)
 	}
 	r := m.hdr
+	if m.read.commit {
+		r.Flags = m.wireFlags | single
+		return r.Append(b)
+	}
 	r.Flags, r.HeaderData = m.wireFlags&^wire.SESHD, 0
 	if p.Off+n == r.ReqLen {
 		r.Flags |= wire.SESEOM
@@ -140,8 +187,11 @@ func (s *SES) returned(src *Source, next wire.NextHdr, b []byte) *Result {
 	if err != nil {
 		return s.bad(ReasonShort)
 	}
-	s.ReadData(src.PDC, &h, b[n:])
 	s.req.MsgID, s.req.JobID = h.MsgID, h.JobID
+	if voidReturn(&h) {
+		return s.rejected(wire.RCUnsupportedOp)
+	}
+	s.ReadData(src.PDC, &h, b[n:])
 	return s.done(0)
 }
 
@@ -159,18 +209,34 @@ func (s *SES) ReadData(pdc uint32, h *wire.RspData, data []byte) {
 	case h.RC != wire.RCOK && h.RC != wire.RCNull:
 		s.failRead(m, Rejected, h.RC)
 		return
-	case int(n) > len(data) || end > uint64(m.next) || got > uint64(m.hdr.ReqLen):
+	case int(n) > len(data) || end > uint64(rd.asked()) || got > uint64(rd.length()):
 		s.failRead(m, PeerError, wire.RCOpViolation)
 		return
 	}
-	m.scatter(h.MsgOff, data[:n])
+	if rd.commit {
+		s.committed(m)
+		return
+	}
+	if rd.into != nil {
+		copy(rd.into[h.MsgOff:], data[:n])
+	} else {
+		m.scatter(h.MsgOff, data[:n])
+	}
 	rd.got += n
 	rd.edges += s.span(h.MsgOff, n)
 	switch {
-	case rd.got != m.hdr.ReqLen:
+	case rd.got != rd.length():
 	case rd.edges != s.span(0, rd.got): // some bytes came twice, and others are missing
 		s.failRead(m, PeerError, wire.RCOpViolation)
-	case m.open == 0 && m.phase == phaseSent:
+		return
+	}
+	if rd.got != rd.length() {
+		return
+	}
+	if rd.into != nil {
+		amo.Swap(rd.into, rd.fetched)
+	}
+	if m.open == 0 && m.phase == phaseSent {
 		s.allAnswered(m)
 	}
 }
@@ -178,7 +244,9 @@ func (s *SES) ReadData(pdc uint32, h *wire.RspData, data []byte) {
 // scatter copies data to an offset of the memory that a read is for.
 func (m *send) scatter(off uint32, data []byte) {
 	if m.iov == nil {
-		copy(m.buf[off:], data)
+		if uint64(off) < uint64(len(m.buf)) { // what is beyond the receive of a rendezvous send is lost
+			copy(m.buf[off:], data)
+		}
 		return
 	}
 	at := uint64(off)

@@ -81,3 +81,105 @@ func TestReadTakesAnyCut(t *testing.T) {
 		t.Fatalf("%+v", e)
 	}
 }
+
+func TestShortReadWithoutEOM(t *testing.T) {
+	// S-RMA-12: all of a short read comes in the ACK of its request, also where the request has SOM without
+	// EOM, as those of the reference provider have, and in no other case.
+	for _, c := range []struct {
+		flags wire.SESFlags
+		n     uint32
+		whole bool
+	}{{single, 16, true}, {wire.SESSOM, 16, true}, {wire.SESSOM, 1, true}, {single, 17, false}, {wire.SESSOM, 17, false}} {
+		g := newRig(t)
+		memory := []byte("0123456789abcdef0123456789abcdef")
+		if _, err := g.Register(RegionConfig{Key: 5, Buf: memory, Access: RemoteRead, Endpoint: AllEndpoints}); err != nil {
+			t.Fatal(err)
+		}
+		cfg := testConfig()
+		r := wire.ReqStd{Opcode: wire.OpRead, Flags: c.flags, JobID: cfg.JobID, PIDonFEP: cfg.PIDonFEP, RI: cfg.RI, MsgID: 1, Match: 5, BufOff: 3, ReqLen: c.n}
+		res := g.Request(&Source{Peer: 1, PDC: 7}, wire.NextReqStd, r.Append(nil))
+		switch {
+		case res.Nack != 0 || res.Bad || res.Rsp.RC != wire.RCOK || (res.Rsp.Opcode == wire.RspWithData) != c.whole:
+			t.Errorf("%v of %d bytes: answer %+v", c.flags, c.n, res)
+		case c.whole && string(res.Data) != string(memory[3:][:c.n]):
+			t.Errorf("%v of %d bytes: %q", c.flags, c.n, res.Data)
+		}
+	}
+}
+
+func TestVoidReturnOfARead(t *testing.T) {
+	// S-RMA-20: a void packet is answered by a guaranteed error, and the read goes on: with what the packet
+	// that it stands for would have brought, in other parts.
+	g := newRig(t)
+	_, d := g.asking(3000, 3)
+	void := *d
+	void.List, void.RC, void.ModLen, void.MsgOff = listVoid, wire.RCUncorTrnsnt, 0, 1000
+	for range 2 {
+		res := g.Request(&Source{Peer: 1, PDC: 7}, wire.NextRspData, append(void.Append(nil), make([]byte, 24)...))
+		if res.Nack != 0 || res.Bad || !res.Gtd || res.Rsp.Opcode != wire.RspResponse || res.Rsp.RC != wire.RCUnsupportedOp || res.Rsp.MsgID != d.MsgID {
+			t.Fatalf("answer %+v", res)
+		}
+	}
+	g.came(d, 0, 1000)
+	g.came(d, 1000, 500)
+	g.came(d, 2000, 1000)
+	g.came(d, 1500, 500)
+	if e := g.Event(); e == nil || e.Cause != OK || e.Len != 3000 {
+		t.Fatalf("%+v", e)
+	}
+	// Another make's error in read data is one.
+	_, d = g.asking(3000, 3)
+	d.RC, d.List = wire.RCUncorTrnsnt, wire.ListExpected
+	g.came(d, 0, 0)
+	if e := g.Event(); e == nil || e.Cause != Rejected || e.RC != wire.RCUncorTrnsnt {
+		t.Fatalf("%+v", e)
+	}
+}
+
+func TestRecutReturn(t *testing.T) {
+	// S-RMA-20: of read data in whose place a void packet went the bytes go again, once and in short parts, if
+	// the answer says so; any other answer is that to the packet itself.
+	fresh := wire.Rsp{Opcode: wire.RspResponse, RC: wire.RCUnsupportedOp}
+	for _, c := range []struct {
+		name  string
+		rsp   *wire.Rsp
+		again bool
+	}{{"executed", &fresh, true}, {"by default", nil, false}, {"default", &wire.Rsp{Opcode: wire.RspDefault, RC: wire.RCOK}, false}, {"nothing new", &wire.Rsp{Opcode: wire.RspDefault}, false}} {
+		g := newRig(t)
+		if _, err := g.Register(RegionConfig{Key: 5, Buf: make([]byte, 8192), Access: RemoteRead, Endpoint: AllEndpoints}); err != nil {
+			t.Fatal(err)
+		}
+		cfg := testConfig()
+		r := wire.ReqStd{Opcode: wire.OpRead, Flags: single, JobID: cfg.JobID, PIDonFEP: cfg.PIDonFEP, RI: cfg.RI, MsgID: 1, Match: 5, ReqLen: 8192}
+		g.Request(&Source{Peer: 1, PDC: 7}, wire.NextReqStd, r.Append(nil))
+		p, ok := g.PeekReturn(7, 8192)
+		if !ok || p.Len != 8192 {
+			t.Fatalf("%+v %v", p, ok)
+		}
+		g.AppendReturn(nil, p)
+		void := p
+		void.Kind |= piece.Void
+		h, _, err := wire.ParseRspData(g.AppendPiece(nil, void))
+		if err != nil || !voidReturn(&h) {
+			t.Fatalf("%+v %v", h, err)
+		}
+		if got := g.RecutReturn(p, c.rsp); got != c.again {
+			t.Fatalf("%s: again is %v", c.name, got)
+		}
+		if !c.again {
+			g.Answered(Handle(p.Msg), c.rsp)
+		}
+		n := uint32(0)
+		for q, ok := g.PeekReturn(7, 8192); ok; q, ok = g.PeekReturn(7, 8192) {
+			if q.Off != n || q.Len != 1024 {
+				t.Fatalf("%s: part %+v", c.name, q)
+			}
+			n += q.Len
+			g.AppendReturn(nil, q)
+			g.Answered(Handle(q.Msg), nil)
+		}
+		if (n == 8192) != c.again || g.Serving(7) {
+			t.Errorf("%s: %d bytes go again, served on: %v", c.name, n, g.Serving(7))
+		}
+	}
+}

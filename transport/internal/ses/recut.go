@@ -63,6 +63,12 @@ func (s *SES) Recut(h Handle, p piece.Piece) bool {
 	}
 	m.open--
 	m.odd = true
+	if m.deferred && m.cause == OK {
+		if m.open == 0 && m.phase == phaseSent {
+			s.allAnswered(m)
+		}
+		return false
+	}
 	if m.cause != OK {
 		m.unexecuted = true
 		switch {
@@ -86,7 +92,7 @@ func (s *SES) Recut(h Handle, p piece.Piece) bool {
 // peekRecut is Peek for a message with parts to be sent again.
 func (s *SES) peekRecut(h Handle, m *send, mtu uint32) piece.Piece {
 	parts := s.recuts[m.self]
-	p := piece.Piece{Msg: uint32(h), Off: parts[0].Off, Len: min(parts[0].Len, mtu, recutLen), Kind: piece.Recut | parts[0].Kind&piece.Ask}
+	p := piece.Piece{Msg: uint32(h), Off: parts[0].Off, Len: min(parts[0].Len, mtu, recutLen), Kind: piece.Recut | parts[0].Kind&(piece.Ask|piece.Atomic)}
 	if len(parts) == 1 && p.Len == parts[0].Len && m.next == m.hdr.ReqLen {
 		p.Kind |= piece.Last
 	}
@@ -119,4 +125,32 @@ func (s *SES) dropRecut(m *send) {
 	if m.phase = phaseSent; m.next < m.hdr.ReqLen {
 		m.phase = phaseError
 	}
+}
+
+// listVoid is the list of a void packet in place of read data that is too long for the path. The
+// specification leaves that list to vendors. The initiator of a read answers such a packet by an error,
+// which is guaranteed, and does nothing else. One of another make takes it for the error that it
+// tells, and its read ends: nobody could tell it later what it lacks.
+const listVoid wire.List = 3
+
+// voidReturn reports whether a packet of the return direction is a void packet.
+func voidReturn(h *wire.RspData) bool {
+	return h.List == listVoid && h.RC == wire.RCUncorTrnsnt && h.PayloadLen == 0
+}
+
+// RecutReturn acts on the answer to a void packet that stands for the piece p of read data. If it says that
+// the initiator has executed the void packet, it has not executed p, and never will: the bytes
+// are sent again, cut to recutLen, and RecutReturn returns true. They need no order.
+func (s *SES) RecutReturn(p piece.Piece, rsp *wire.Rsp) bool {
+	i := int32(p.Msg) - 1
+	sv := s.serves.at(i)
+	if rsp == nil || rsp.Opcode != wire.RspResponse || rsp.RC == wire.RCOK || rsp.RC == wire.RCNull || sv.gone {
+		return false
+	}
+	q := s.returns[sv.pdc]
+	sv.open--
+	sv.queued++
+	q.q = append(q.q, ret{serve: i, off: p.Off, len: p.Len, cut: true})
+	s.owe(sv.pdc, q)
+	return true
 }

@@ -129,9 +129,10 @@ func (s *SES) freeRecv(r *recv) {
 
 // retire frees the place of a simple receive. The caller must have removed it from its space.
 func (r *recv) retire() {
+	e := r.ep
 	r.live = false
-	r.ep.recvs--
-	r.next, r.ep.idleRecv, r.buf, r.context = r.ep.idleRecv, r, nil, nil
+	e.recvs--
+	r.next, e.idleRecv, r.buf, r.context = e.idleRecv, r, nil, nil
 }
 
 // recvEvent makes the event of a receive for a message of which n bytes were placed.

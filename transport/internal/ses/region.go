@@ -16,15 +16,16 @@ type Access uint8
 
 // The bits of Access.
 const (
-	RemoteRead  Access = 1 << iota // FI_REMOTE_READ
-	RemoteWrite                    // FI_REMOTE_WRITE
+	RemoteRead   Access = 1 << iota // FI_REMOTE_READ
+	RemoteWrite                     // FI_REMOTE_WRITE
+	RemoteAtomic                    // atomic operations, with RemoteWrite and, to fetch, RemoteRead
 )
 
 // Errors of Register.
 var (
 	ErrKey      = errors.New("ses: memory key with a reserved bit, or OPTIMIZED with an RKEY above 4095")
 	ErrKeyInUse = errors.New("ses: another region has this memory key")
-	ErrMemory   = errors.New("ses: region is empty, ends beyond the last address, or counts what may come twice")
+	ErrMemory   = errors.New("ses: region is empty, ends beyond the last address, counts what may come twice, or is durable for one use")
 	ErrRegions  = errors.New("ses: too many regions")
 )
 
@@ -52,6 +53,11 @@ type RegionConfig struct {
 	// Counts makes an EvRemoteWrite event of each write without header data, too, with Context
 	// and without a place that anybody reserved (FI_RMA_EVENT).
 	Counts bool
+	// CountsReads makes an EvRemoteRead event of each read whose peer has all bytes, and of each
+	// operation that returns old values.
+	CountsReads bool
+	// Persistent has what LevelCommit asks for made durable: each time an EvCommit is made.
+	Persistent bool
 	// SingleUse removes the region when the first access to it ends (FI_MR_SINGLE_USE).
 	SingleUse bool
 	// Context and Flags are returned in the events of the region.
@@ -101,7 +107,7 @@ func (s *SES) Register(cfg RegionConfig) (*Region, error) {
 		return nil, ErrClosed
 	case !wire.MKeyValid(cfg.Key):
 		return nil, ErrKey
-	case g.size == 0 || g.Base+(g.size-1) < g.Base || cfg.Counts && cfg.Key&wire.MKeyIdempotent != 0:
+	case g.size == 0 || g.Base+(g.size-1) < g.Base || (cfg.Counts || cfg.CountsReads) && cfg.Key&wire.MKeyIdempotent != 0 || cfg.Persistent && cfg.SingleUse:
 		return nil, ErrMemory
 	case len(s.all) >= s.cfg.MaxRegions:
 		return nil, ErrRegions

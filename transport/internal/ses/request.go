@@ -15,12 +15,13 @@ func (s *SES) Request(src *Source, next wire.NextHdr, b []byte) *Result {
 	r := &s.req
 	n, err := r.Parse(b)
 	if next == wire.NextReqStd && err == nil && s.plain(s.to, r, len(b)) {
-		return s.whole(src, s.to, r, b[wire.ReqStdLen:][:r.ReqLen])
+		return s.whole(src, b[wire.ReqStdLen:][:r.ReqLen])
 	}
 	s.src = *src
 	if next != wire.NextReqStd || err != nil {
 		return s.requestOther(next, b, r)
 	}
+	s.small = false
 	return s.request(r, b[n:])
 }
 
@@ -37,6 +38,9 @@ func (s *SES) plain(e *endpoint, r *wire.ReqStd, n int) bool {
 // request executes a decoded request. data is what follows the header. The order of its checks
 // is that of S-ERR-04.
 func (s *SES) request(r *wire.ReqStd, data []byte) *Result {
+	if r.Opcode == wire.OpDeferrableRTR {
+		return s.readyToRestart(&s.src, r)
+	}
 	if rc := s.check(r); rc != wire.RCNull {
 		return s.refuse(s.src, r, rc, uint32(r.PayloadLen))
 	}
@@ -44,10 +48,37 @@ func (s *SES) request(r *wire.ReqStd, data []byte) *Result {
 	case wire.OpMsgError:
 		return s.msgError(s.src, r)
 	case wire.OpNoOp:
+		if r.Match != 0 {
+			return s.stillHere(r)
+		}
 		return s.done(0) // S-MSC-01
 	case wire.OpRead:
 		return s.serveRead(&s.src, r)
+	case wire.OpDeferrableSend, wire.OpDeferrableTSend:
+		return s.deferrableRequest(r, data)
+	case wire.OpRendezvousSend, wire.OpRendezvousTSend:
+		return s.rendezvousRequest(r, data)
+	case wire.OpAtomic, wire.OpFetchAtomic:
+		return s.atomic(&s.src, r, data)
 	}
+	if isCommit(r, data) {
+		return s.commitRequest(&s.src, r)
+	}
+	off, data, bad := s.extent(r, data)
+	switch {
+	case bad != nil:
+		return bad
+	case r.Opcode == wire.OpWrite:
+		return s.write(&s.src, r, off, data)
+	case r.Flags&single == single:
+		return s.whole(&s.src, data)
+	}
+	return s.part(s.src, r, off, data)
+}
+
+// extent checks which bytes of its message a request has, and returns their offset and the
+// bytes. bad is its answer if they cannot be taken.
+func (s *SES) extent(r *wire.ReqStd, data []byte) (_ uint32, _ []byte, bad *Result) {
 	var off uint64
 	n := uint64(r.ReqLen) // payload bytes of the packet
 	if r.Flags&wire.SESSOM != 0 {
@@ -59,25 +90,26 @@ func (s *SES) request(r *wire.ReqStd, data []byte) *Result {
 	}
 	end := off + n
 	if n > uint64(len(data)) || end > uint64(r.ReqLen) || r.Flags&wire.SESEOM != 0 && end != uint64(r.ReqLen) || n == 0 && r.Flags&wire.SESSOM == 0 {
-		return s.refuse(s.src, r, wire.RCOpViolation, 0) // S-RSM-04
+		return 0, nil, s.refuse(s.src, r, wire.RCOpViolation, 0) // S-RSM-04
 	}
-	if r.ReqLen > s.cfg.MaxMessage {
-		return s.refuse(s.src, r, wire.RCUnsupportedSize, uint32(n))
+	if bad := s.unfit(r, uint32(n)); bad != nil {
+		return 0, nil, bad
 	}
-	if r.Gen != 0 {
-		return s.refuse(s.src, r, wire.RCBadGeneration, uint32(n)) // our RIs are never disabled: their generation is 0
+	return uint32(off), data[:n], nil
+}
+
+// unfit returns the answer to a request with n bytes that is refused whatever it wants to be done with
+// them, nil if there is no such reason.
+func (s *SES) unfit(r *wire.ReqStd, n uint32) *Result {
+	switch {
+	case r.ReqLen > s.cfg.MaxMessage:
+		return s.refuse(s.src, r, wire.RCUnsupportedSize, n)
+	case r.Gen != 0:
+		return s.refuse(s.src, r, wire.RCBadGeneration, n) // our RIs are never disabled: their generation is 0
+	case r.Flags&wire.SESIE != 0:
+		return s.refuse(s.src, r, wire.RCInitiatorError, n) // S-MSC-05
 	}
-	if r.Flags&wire.SESIE != 0 {
-		return s.refuse(s.src, r, wire.RCInitiatorError, uint32(n)) // S-MSC-05
-	}
-	data = data[:n]
-	if r.Opcode == wire.OpWrite {
-		return s.write(&s.src, r, uint32(off), data)
-	}
-	if r.Flags&single == single {
-		return s.whole(&s.src, s.to, r, data)
-	}
-	return s.part(s.src, r, uint32(off), data)
+	return nil
 }
 
 // check finds the endpoint that the request names, and reports whether the request can be
@@ -92,7 +124,8 @@ func (s *SES) check(r *wire.ReqStd) wire.RC {
 		s.to = e
 	}
 	switch r.Opcode {
-	case wire.OpSend, wire.OpTaggedSend, wire.OpRead, wire.OpWrite, wire.OpNoOp, wire.OpMsgError:
+	case wire.OpSend, wire.OpTaggedSend, wire.OpRead, wire.OpWrite, wire.OpNoOp, wire.OpMsgError, wire.OpAtomic, wire.OpFetchAtomic,
+		wire.OpDeferrableSend, wire.OpDeferrableTSend, wire.OpRendezvousSend, wire.OpRendezvousTSend:
 		return wire.RCNull
 	}
 	return wire.RCUnsupportedOp // DATAGRAM_SEND too: S-UUD-02
@@ -137,10 +170,11 @@ func (s *SES) refuse(src Source, r *wire.ReqStd, rc wire.RC, n uint32) *Result {
 	return s.rejected(rc)
 }
 
-// whole executes a message of one packet. Unless it is kept, it needs no state but its receive.
-// If the first receive of the run accepts it into one buffer, that is done here; fit does all
-// else.
-func (s *SES) whole(src *Source, to *endpoint, r *wire.ReqStd, data []byte) *Result {
+// whole executes a message of one packet, the request in s.req, for s.to. Unless it is kept, it
+// needs no state but its receive. If the first receive of the run accepts it into one buffer, that
+// is done here; fit does all else.
+func (s *SES) whole(src *Source, data []byte) *Result {
+	to, r := s.to, &s.req
 	sp, tag, k := &to.spaces[1], r.Match, EvTRecv
 	if r.Opcode != wire.OpTaggedSend {
 		sp, tag, k = &to.spaces[0], 0, EvRecv // S-FLD-05
@@ -170,6 +204,11 @@ func (s *SES) fit(sp *space, r *wire.ReqStd, tag uint64, data []byte) *Result {
 	if rv == nil {
 		return s.keep(s.src, r, tag, data)
 	}
+	return s.receiveWhole(rv, r, tag, data)
+}
+
+// receiveWhole puts a message of one packet into the receive that match found for it.
+func (s *SES) receiveWhole(rv *recv, r *wire.ReqStd, tag uint64, data []byte) *Result {
 	if s.src.Ordered {
 		s.inOrder(s.src.Peer, rv)
 	}

@@ -1,9 +1,12 @@
 package ses
 
 import (
+	"bytes"
+	"slices"
 	"strconv"
 	"testing"
 
+	"github.com/uetkit/uetkit/transport/internal/piece"
 	"github.com/uetkit/uetkit/transport/wire"
 )
 
@@ -27,7 +30,7 @@ func TestRequestCheckOrder(t *testing.T) {
 		{"JobID, relative", "response BAD_JOB_ID 0 gtd", func(r *wire.ReqStd) { r.JobID++ }},
 		{"PIDonFEP", "response BAD_PID 0 gtd", func(r *wire.ReqStd) { r.PIDonFEP++ }},
 		{"RI", "response BAD_INDEX 0 gtd", func(r *wire.ReqStd) { r.RI++ }},
-		{"opcode", "response UNSUPPORTED_OP 0 gtd", func(r *wire.ReqStd) { r.Opcode = wire.OpAtomic }},
+		{"opcode", "response UNSUPPORTED_OP 0 gtd", func(r *wire.ReqStd) { r.Opcode = wire.OpDatagramSend }},
 		{"length", "response OP_VIOLATION 0 gtd", func(r *wire.ReqStd) { r.ReqLen = 1 }},
 		{"S-GEN-02 generation", "response BAD_GENERATION 0 gtd", func(r *wire.ReqStd) { r.Gen = 3 }},
 		{"S-MSC-05 IE", "response INITIATOR_ERROR 0 gtd", func(r *wire.ReqStd) { r.Flags |= wire.SESIE }},
@@ -91,24 +94,30 @@ func TestRequestOpcodes(t *testing.T) {
 	for op := wire.Opcode(0); op < 0x40; op++ {
 		want := "response UNSUPPORTED_OP 0 gtd"
 		switch op {
-		case wire.OpSend, wire.OpTaggedSend:
+		case wire.OpSend, wire.OpTaggedSend, wire.OpDeferrableSend, wire.OpDeferrableTSend:
 			want = "response OK overflow 0 gtd"
+		case wire.OpDeferrableRTR: // S-DEF-09
+			want = "response UNDELIVERABLE 0 gtd"
 		case wire.OpWrite:
 			want = "response BAD_MKEY 0 gtd"
 		case wire.OpNoOp, wire.OpMsgError: // S-MSC-01, S-MSC-03
 			want = "default OK 0"
 		case wire.OpRead:
 			want = "response BAD_MKEY 0 gtd"
+		case wire.OpAtomic, wire.OpFetchAtomic, wire.OpRendezvousSend, wire.OpRendezvousTSend: // there is no extension
+			want = "response OP_VIOLATION 0 gtd"
 		}
 		g.want(srcA, g.req(func(r *wire.ReqStd) { r.Opcode = op }), want)
 	}
-	if n, _ := g.Unexpected(); n != 2 {
+	if n, _ := g.Unexpected(); n != 4 {
 		t.Fatal(n)
 	}
-	g.recv(Recv{})
-	g.recv(Recv{Tagged: true})
-	g.event()
-	g.event()
+	for range 2 {
+		g.recv(Recv{})
+		g.recv(Recv{Tagged: true})
+		g.event()
+		g.event()
+	}
 	g.rest()
 }
 
@@ -290,7 +299,7 @@ func TestRequestMedium(t *testing.T) {
 		t.Fatalf("%+v", e)
 	}
 	small := wire.ReqSmall{Opcode: wire.OpAtomic, Flags: single | wire.SESREL, JobID: g.cfg.JobID, PIDonFEP: g.cfg.PIDonFEP, RI: g.cfg.RI}
-	for _, op := range []wire.Opcode{wire.OpAtomic, wire.OpSend, wire.OpNoOp} {
+	for _, op := range []wire.Opcode{wire.OpTaggedSend, wire.OpSend, wire.OpNoOp} {
 		small.Opcode = op
 		if got := answer(g.Request(&srcA, wire.NextReqSmall, small.Append(nil))); got != "response UNSUPPORTED_OP 0 gtd" {
 			t.Fatal(op, got)
@@ -301,6 +310,95 @@ func TestRequestMedium(t *testing.T) {
 		t.Fatal(got)
 	}
 	g.rest()
+}
+
+// S-RMA-21: what has no message id is answered by one packet in the small form, which names the PSN of the
+// request: in the ACK if it is short, else in the return direction. What no packet takes is refused before
+// anything is executed.
+func TestAnswersInTheSmallForm(t *testing.T) {
+	mem := pattern(4096)
+	for _, form := range []wire.NextHdr{wire.NextReqMedium, wire.NextReqSmall} {
+		g := newRig(t)
+		region, err := g.Register(RegionConfig{Key: wire.MKeyOptimized | 77, Buf: mem, Access: RemoteRead | RemoteWrite | RemoteAtomic, Endpoint: AllEndpoints})
+		if err != nil {
+			t.Fatal(err)
+		}
+		ask := func(op wire.Opcode, src Source, n int, body []byte) *Result {
+			src.PSN, src.Most = 4711, 1000
+			if form == wire.NextReqMedium {
+				r := wire.ReqMedium{Opcode: op, Flags: single | wire.SESREL, ReqLen: uint16(n), JobID: g.cfg.JobID, PIDonFEP: g.cfg.PIDonFEP, RI: g.cfg.RI, BufOff: 8, Match: wire.MKeyOptimized | 77}
+				return g.Request(&src, form, append(r.Append(nil), body...))
+			}
+			r := wire.ReqSmall{Opcode: op, Flags: single | wire.SESREL, ReqLen: uint16(n), JobID: g.cfg.JobID, PIDonFEP: g.cfg.PIDonFEP, RI: 77, BufOff: 8}
+			return g.Request(&src, form, append(r.Append(nil), body...))
+		}
+		want := func(res *Result, want string) {
+			t.Helper()
+			if got := answer(res); got != want {
+				t.Fatalf("next_hdr %d: %q, want %q", form, got, want)
+			}
+		}
+		add := func(n int) []byte {
+			return append(wire.Atomic{Op: wire.AtomicSum, Type: wire.Uint64}.Append(nil), make([]byte, n)...)
+		}
+		for _, op := range []wire.Opcode{wire.OpRead, wire.OpFetchAtomic} {
+			body := func(n int) []byte {
+				if op == wire.OpRead {
+					return nil
+				}
+				return add(n)
+			}
+			bytesOf := mem
+			if op == wire.OpFetchAtomic { // in network order
+				bytesOf = bytes.Clone(mem)
+				for i := 0; i < len(mem); i += 8 {
+					slices.Reverse(bytesOf[i : i+8])
+				}
+			}
+			res := ask(op, srcA, 16, body(16))
+			if res.Rsp.Opcode != wire.RspWithData || !res.Gtd || !res.Small || res.Rsp.MsgID != 0 || !bytes.Equal(res.Data, bytesOf[8:24]) {
+				t.Fatalf("next_hdr %d, opcode %d: %+v", form, op, res)
+			}
+			want(ask(op, srcA, 1008, body(1008)), "response UNSUPPORTED_SIZE 0 gtd")
+			// Two at once: they share no state, though both have message id 0.
+			want(ask(op, srcA, 1000, body(1000)), "default OK 1000")
+			want(ask(op, srcA, 800, body(800)), "default OK 800")
+			for _, n := range []int{1000, 800} {
+				p, ok := g.PeekReturn(srcA.PDC, 1024)
+				if !ok || int(p.Len) != n || p.Kind&piece.Small == 0 || !p.Returns() {
+					t.Fatalf("next_hdr %d: %+v", form, p)
+				}
+				b := g.AppendReturn(nil, p)
+				h, k, err := wire.ParseRspDataSmall(b)
+				if err != nil || h.ReqPSN != 4711 || h.RC != wire.RCOK || int(h.PayloadLen) != n || !bytes.Equal(b[k:], bytesOf[8:8+n]) {
+					t.Fatalf("next_hdr %d: %v %v", form, h, err)
+				}
+				g.Answered(Handle(p.Msg), nil)
+			}
+			// The path may carry less by then, or show it when the packet is sent.
+			want(ask(op, srcA, 1000, body(1000)), "default OK 1000")
+			p, _ := g.PeekReturn(srcA.PDC, 900)
+			if h, k, err := wire.ParseRspDataSmall(g.AppendReturn(nil, p)); err != nil || p.Len != 0 || h.RC != wire.RCUnsupportedSize || h.PayloadLen != 0 || k != wire.RspDataSmallLen {
+				t.Fatalf("next_hdr %d: %v %v %+v", form, h, err, p)
+			}
+			g.Answered(Handle(p.Msg), nil)
+			want(ask(op, srcA, 1000, body(1000)), "default OK 1000")
+			p, _ = g.PeekReturn(srcA.PDC, 1024)
+			g.AppendReturn(nil, p)
+			p.Kind |= piece.Void
+			if h, _, err := wire.ParseRspDataSmall(g.Append(nil, p)); err != nil || h.RC != wire.RCUnsupportedSize || h.PayloadLen != 0 || h.ReqPSN != 4711 {
+				t.Fatalf("next_hdr %d: %v %v", form, h, err)
+			}
+			g.Answered(Handle(p.Msg), nil)
+			if g.numServes != 0 {
+				t.Fatalf("next_hdr %d: %d reads are served", form, g.numServes)
+			}
+		}
+		want(ask(wire.OpWrite, srcA, 4, []byte("word")), "default OK 4")
+		want(ask(wire.OpAtomic, srcA, 8, add(8)), "default OK 8")
+		g.Deregister(region)
+		want(ask(wire.OpWrite, srcA, 4, []byte("word")), map[wire.NextHdr]string{wire.NextReqMedium: "response BAD_MKEY 0 gtd", wire.NextReqSmall: "response BAD_INDEX 0 gtd"}[form])
+	}
 }
 
 func TestRequestTruncates(t *testing.T) {

@@ -125,9 +125,10 @@ func (s *SES) forgetIdle() {
 	s.watched = keep
 }
 
-// Forget forgets the resources of a peer, whose number may then mean another peer. There is no
+// Forget forgets the resources of a peer and what it can, whose number may then mean another peer. There is no
 // message to it.
 func (s *SES) Forget(peer uint32) {
+	delete(s.supports, peer)
 	if int(peer) < len(s.tops) {
 		s.tops[peer] = 0
 	}

@@ -17,6 +17,10 @@ type Result struct {
 	// Rsp is the response to give. Gtd means that it is guaranteed (S-RSP-02).
 	Rsp wire.Rsp
 	Gtd bool
+	// Data, of a response RspWithData, goes with it, in the ACK.
+	Data []byte
+	// Small, with Data, means that the request has no message id.
+	Small bool
 	// Nack, if not 0, refuses the packet: nothing happened, and it is to be sent again later.
 	Nack wire.NackCode
 	// Bad means that the packet cannot be answered: the caller drops it and counts it under
@@ -46,6 +50,18 @@ func (s *SES) done(modified uint32) *Result {
 // it does not fit its receive.
 func (s *SES) special(list wire.List, modified uint32) *Result {
 	return s.respond(wire.RspResponse, list, wire.RCOK, modified)
+}
+
+// maxInline is how many bytes of read data go in the ACK of the request.
+const maxInline = 16
+
+// withData answers a request with the bytes that it asks for, maxInline at most, of which s.inline is
+// the place. The response is guaranteed: nobody asks again. modified is its modified_length, which is the
+// request_length (S-AMO-02).
+func (s *SES) withData(data []byte, modified uint32) *Result {
+	s.respond(wire.RspWithData, wire.ListExpected, wire.RCOK, modified)
+	s.res.Gtd, s.res.Data, s.res.Small = true, data, s.small
+	return &s.res
 }
 
 // nothingNew answers another packet of a message that had a special answer.

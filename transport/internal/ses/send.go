@@ -19,6 +19,7 @@ type Handle uint32
 //	phaseSent → phaseWait → phaseReady → phaseData refused for now, sent again
 //	phaseData → phaseWait → phaseReady → phaseData kept by Hold before it began
 //	phaseSent → phaseResult                       NO_RESPONSE came, RESPONSE to come
+//	phaseSent → phaseDeferred → phaseReady        deferred by the target, until its RTR
 //	phaseData, phaseSent → phaseRecut → the same  pieces came back to be cut anew (F7)
 type phase uint8
 
@@ -32,6 +33,7 @@ const (
 	phaseResult
 	phaseRecut // parts of pieces are to be sent before what follows
 	phaseAsk   // of a read, in place of phaseData
+	phaseDeferred
 )
 
 // A send is one outbound message.
@@ -55,6 +57,7 @@ type send struct {
 
 	ordered, early, silent bool
 	odd                    bool // silent, not simply in buf, or not simply answered
+	match                  bool // of LevelMatch
 	outcome
 
 	idle     *send     // next in endpoint.idleSend
@@ -67,11 +70,28 @@ type send struct {
 	seat                   // in SES.waiting, SES.ready or resource.held
 	res      *resource     // in whose books it is: as out, probe, held or loose
 	loose    int32         // its index in resource.loose
-	read     *reading      // nil unless it is a read
+	read     *reading      // nil unless it is a read, or fetches
+	operands uint32        // of an atomic operation: its request_length
 	out      bool          // counted in resource.out
 	fresh    bool          // listed in SES.fresh
-	promised uint32        // phaseResult: the PDC on which the RESPONSE will come
+	promised uint32        // phaseResult, phaseDeferred: the PDC of the response that says so
+	restart  uint32        // the target's restart token, from an RTR that was not heeded yet
+	// wasOrdered means that a deferrable send was posted as an ordered one, checking that its target is
+	// asked whether it still has it.
+	wasOrdered, checking bool
+	commit               commitStage
+	withData             bool  // of LevelCommit: header data goes with the question
+	sweeps               uint8 // phaseDeferred: how many there were since its target was heard about it
 }
+
+// A commitStage is how far a send of LevelCommit is.
+type commitStage uint8
+
+const (
+	commitNone  commitStage = iota // of another level
+	commitWaits                    // until the target has executed it
+	commitAsked                    // the target is asked to make it durable
+)
 
 // An outcome is what became of a message so far.
 type outcome struct {
@@ -80,6 +100,7 @@ type outcome struct {
 	noResponse bool // a piece was answered NO_RESPONSE
 	response   bool // a RESPONSE came
 	unexecuted bool // the target cannot have the whole message
+	deferred   bool // the target has deferred the message
 	cause      Cause
 	rc         wire.RC
 	nack       wire.NackCode
@@ -118,18 +139,15 @@ func (s *SES) Send(now time.Duration, op *Op) (Handle, error) {
 	m.phase, m.block, m.kind, m.tries, m.next, m.open = phaseData, noBlock, op.Kind, 0, 0, 0
 	m.ordered, m.early, m.silent, m.odd = op.Ordered, op.Level == LevelInject && !op.Silent, op.Silent, op.Silent
 	// Assigned field by field, because the compiler builds a literal on the stack.
-	m.copied, m.told, m.noResponse, m.response, m.unexecuted, m.cause, m.rc, m.nack = false, false, false, false, false, OK, 0, 0
+	m.copied, m.told, m.noResponse, m.response, m.unexecuted, m.deferred, m.cause, m.rc, m.nack = false, false, false, false, false, false, OK, 0, 0
 	job, opcode, match, data, flags := op.JobID&0xffffff, wire.OpSend, uint64(0), uint64(0), wire.SESREL
 	if op.JobID == 0 {
 		job = e.JobID
 	}
-	switch op.Kind {
-	case EvTSend:
+	if op.Kind == EvTSend {
 		opcode, match = wire.OpTaggedSend, op.Tag
-	case EvRead:
-		opcode, match = s.ask(m, op)
-	case EvWrite:
-		opcode, match = s.aim(m, op)
+	} else if op.Kind < EvSend {
+		opcode, match = s.access(m, op)
 	}
 	if op.Absolute {
 		flags = 0
@@ -145,10 +163,41 @@ func (s *SES) Send(now time.Duration, op *Op) (Handle, error) {
 	r.Opcode, r.Gen, r.PIDonFEP, r.RI, r.JobID = opcode, 0, op.PIDonFEP&0xfff, op.RI&0xfff, job
 	r.Match, r.HeaderData, r.ReqLen = match, data, uint32(n)
 	r.MsgID, m.wireFlags = s.newID(), flags
-	if op.Inject || len(op.Iov) != 0 {
+	if (op.Inject || len(op.Iov) != 0) && op.AMO == nil {
 		s.retain(m, op)
 	}
+	if op.Level > LevelDelivery {
+		s.postedStrong(m, op)
+	} else if uint(n) >= s.deferMin {
+		s.postedLong(m)
+	}
 	return handleOf(m.self, m), nil
+}
+
+// access makes a send that was just accepted an access to memory, and returns its opcode and key.
+func (s *SES) access(m *send, op *Op) (wire.Opcode, uint64) {
+	switch op.Kind {
+	case EvRead:
+		return s.ask(m, op)
+	case EvWrite:
+		return s.aim(m, op)
+	}
+	return s.arm(m, op)
+}
+
+// postedStrong prepares a send of LevelMatch or LevelCommit. Where the level has no meaning it is
+// LevelDelivery.
+func (s *SES) postedStrong(m *send, op *Op) {
+	switch {
+	case op.Level == LevelMatch && !op.Kind.RMA():
+		m.match = true
+		s.postedMatch(m)
+	case commits(op):
+		m.commit, m.withData = commitWaits, op.HasData
+		m.wireFlags &^= wire.SESHD
+	case uint(m.hdr.ReqLen) >= s.deferMin:
+		s.postedLong(m)
+	}
 }
 
 // noSend says why an endpoint takes no message of n bytes.
@@ -291,7 +340,8 @@ func (s *SES) Seq(h Handle) uint64 {
 
 // unbegun reports whether no piece was handed out in this attempt.
 func (m *send) unbegun() bool {
-	return (m.phase == phaseData || m.phase == phaseAsk) && m.next == 0 || m.phase == phaseWait || m.phase == phaseReady
+	return (m.phase == phaseData || m.phase == phaseAsk) && m.next == 0 || m.phase == phaseWait || m.phase == phaseReady || m.phase == phaseDeferred ||
+		m.checking && m.phase == phaseError && m.open == 0
 }
 
 // CancelSend ends the oldest send of an endpoint with that context of which no piece was handed
@@ -312,6 +362,7 @@ func (s *SES) CancelSend(id EndpointID, ctx any) (Handle, bool) {
 	m := s.sends.at(best)
 	h := handleOf(best, m)
 	s.unwait(m)
+	s.tellCancelled(m)
 	m.cause, m.rc, m.unexecuted = Cancelled, 0, true
 	s.endSend(m)
 	s.unfence()

@@ -16,7 +16,10 @@ type serve struct {
 	base     uint64 // where the message begins in the region
 	pdc      uint32
 	peer     uint32
+	init     uint32
+	ep       EndpointID // that was named
 	length   uint32
+	modified uint32 // its request_length
 	asked    uint32 // bytes asked for so far
 	queued   int32  // parts to be sent
 	open     int32  // pieces handed out that are neither answered nor failed
@@ -24,8 +27,14 @@ type serve struct {
 	job      uint32
 	user     int32 // its peer's place in SES.peers
 	msgID    uint16
-	gone     bool // nothing more is to be sent
-	unproven bool // counted in SES.unprovenServes
+	gone     bool    // nothing more is to be sent
+	old      []byte  // of a fetching operation: what it returns
+	commit   uint64  // of a commit: its number
+	pending  bool    // Committed has not told yet what became of it
+	rc       wire.RC // then: what
+	unproven bool    // counted in SES.unprovenServes
+	small    bool    // its request has no message id: one packet answers the request with that PSN
+	psn      wire.PSN
 }
 
 // A serveKey names a read at its target.
@@ -38,6 +47,7 @@ type serveKey struct {
 type ret struct {
 	serve    int32
 	off, len uint32
+	cut      bool // the path did not carry it: it goes in parts of recutLen (F7)
 }
 
 // A returns is what is to be sent on one PDC, oldest first.
@@ -56,6 +66,9 @@ type serving struct {
 	owing          []uint32            // PDCs with something to return since the last call of Owing
 	numServes      int
 	unprovenServes int
+	fetched        int // bytes of old values that are kept
+	commits        map[uint64]*commit
+	lastCommit     uint64
 }
 
 const (
@@ -81,9 +94,12 @@ func (s *SES) serveRead(src *Source, r *wire.ReqStd) *Result {
 		return s.rejected(wire.RCBadGeneration)
 	case r.Flags&wire.SESIE != 0:
 		return s.rejected(wire.RCInitiatorError)
+	case s.small && n > uint64(src.Most):
+		return s.rejected(wire.RCUnsupportedSize) // S-RMA-21
 	}
 	g, rc := s.region(r, RemoteRead)
 	i, known := s.serveOf[serveKey{src.PDC, r.MsgID}]
+	known = known && !s.small
 	switch {
 	case rc != wire.RCNull:
 	case !known && g.taken:
@@ -100,10 +116,20 @@ func (s *SES) serveRead(src *Source, r *wire.ReqStd) *Result {
 		return s.rejected(rc)
 	}
 	if r.ReqLen == 0 {
+		s.wasRead(s.to.id, g, src.Peer, r.Initiator, 0)
 		if g.SingleUse {
 			s.Deregister(g)
 		}
 		return s.done(0) // S-RMA-16
+	}
+	// S-RMA-12. The reference provider asks for all of a short read without EOM.
+	if r.ReqLen <= maxInline && r.Flags&wire.SESSOM != 0 && end == uint64(r.ReqLen) && !known && !src.Unproven {
+		data := g.Append(s.inline[:0], g.Offset(r), n)
+		s.wasRead(s.to.id, g, src.Peer, r.Initiator, r.ReqLen)
+		if g.SingleUse {
+			s.Deregister(g)
+		}
+		return s.withData(data, r.ReqLen)
 	}
 	q := s.returnsOn(src.PDC)
 	if len(q.q)-q.head >= maxReturns {
@@ -118,7 +144,7 @@ func (s *SES) serveRead(src *Source, r *wire.ReqStd) *Result {
 	sv.asked += uint32(n)
 	sv.queued++
 	sv.epoch = s.epoch
-	q.q = append(q.q, ret{i, uint32(off), uint32(n)})
+	q.q = append(q.q, ret{serve: i, off: uint32(off), len: uint32(n)})
 	s.owe(src.PDC, q)
 	return s.done(r.ReqLen)
 }
@@ -171,9 +197,28 @@ func (s *SES) newServe(src *Source, r *wire.ReqStd, g *Region, q *returns) int32
 	}
 	g.taken = g.SingleUse
 	i := s.serves.get()
-	*s.serves.at(i) = serve{region: g, base: g.Offset(r), pdc: src.PDC, peer: src.Peer, length: r.ReqLen, job: r.JobID, user: u, msgID: r.MsgID, unproven: src.Unproven}
-	s.serveOf[serveKey{src.PDC, r.MsgID}] = i
+	*s.serves.at(i) = serve{region: g, base: g.Offset(r), pdc: src.PDC, peer: src.Peer, init: r.Initiator, ep: s.to.id, length: r.ReqLen, modified: r.ReqLen, job: r.JobID, user: u, msgID: r.MsgID, unproven: src.Unproven, small: s.small, psn: src.PSN}
+	if !s.small {
+		s.serveOf[serveKey{src.PDC, r.MsgID}] = i
+	}
 	return i
+}
+
+// proveAccesses takes the reads and writes of a peer, which is proven now, from those of sources that may
+// be forged: these leave no room for others that begin.
+func (s *SES) proveAccesses(peer uint32) {
+	for i := range s.serves.used {
+		if sv := s.serves.at(i); sv.region != nil && sv.peer == peer && sv.unproven {
+			sv.unproven = false
+			s.unprovenServes--
+		}
+	}
+	for i := range s.in.used {
+		if m := s.in.at(i); m.state == inWriting && m.peer == peer && m.unproven {
+			m.unproven = false
+			s.unproven.writing--
+		}
+	}
 }
 
 // owe lists a PDC that has something to return.
@@ -215,6 +260,15 @@ func (s *SES) PeekReturn(pdc uint32, mtu int) (piece.Piece, bool) {
 		return piece.Piece{}, false
 	}
 	r := &q.q[q.head]
+	if s.serves.at(r.serve).small {
+		if r.cut || int(r.len) > mtu {
+			r.len, s.serves.at(r.serve).rc = 0, wire.RCUnsupportedSize // the path carries less than when it was asked for
+		}
+		return piece.Piece{Msg: uint32(r.serve) + 1, Len: r.len, Kind: piece.Return | piece.Small}, true
+	}
+	if r.cut {
+		mtu = min(mtu, recutLen)
+	}
 	return piece.Piece{Msg: uint32(r.serve) + 1, Off: r.off, Len: min(r.len, uint32(mtu)), Kind: piece.Return}, true
 }
 
@@ -240,8 +294,24 @@ func (s *SES) AppendReturn(b []byte, p piece.Piece) []byte {
 // because the packet has its length, zeros that payload_length does not count.
 func (s *SES) encodeReturn(b []byte, p piece.Piece) []byte {
 	sv := s.serves.at(int32(p.Msg - 1))
+	if sv.small {
+		return s.encodeSmall(b, p, sv)
+	}
 	h := wire.RspData{Opcode: wire.RspWithData, RC: wire.RCOK, MsgID: sv.msgID, ReadMsgID: sv.msgID, JobID: sv.job,
-		PayloadLen: uint16(p.Len), ModLen: sv.length, MsgOff: p.Off}
+		PayloadLen: uint16(p.Len), ModLen: sv.modified, MsgOff: p.Off}
+	if p.Void() {
+		h.List, h.RC, h.PayloadLen, h.ModLen = listVoid, wire.RCUncorTrnsnt, 0, 0
+		return append(h.Append(b), make([]byte, wire.ReqStdLen-wire.RspDataLen)...) // as long as any void packet
+	}
+	if sv.commit != 0 {
+		if h.RC = sv.rc; h.RC != wire.RCOK {
+			h.ModLen = 0
+		}
+		return h.Append(b)
+	}
+	if sv.old != nil {
+		return append(h.Append(b), sv.old[p.Off:p.Off+p.Len]...)
+	}
 	if !sv.region.Live() {
 		h.RC, h.PayloadLen, h.ModLen = wire.RCBadMKey, 0, 0
 		return append(h.Append(b), make([]byte, p.Len)...)
@@ -249,7 +319,27 @@ func (s *SES) encodeReturn(b []byte, p piece.Piece) []byte {
 	return sv.region.Append(h.Append(b), sv.base+uint64(p.Off), uint64(p.Len))
 }
 
-// servedPiece notes that a piece of a read was answered, or never will be.
+// encodeSmall is encodeReturn for a read without a message id (S-RMA-21). There are no parts in which the bytes
+// could come if the path does not carry the packet, so a void packet says that they do not come.
+func (s *SES) encodeSmall(b []byte, p piece.Piece, sv *serve) []byte {
+	h := wire.RspDataSmall{Opcode: wire.RspWithData, RC: wire.RCOK, JobID: sv.job, PayloadLen: uint16(p.Len), ReqPSN: sv.psn}
+	switch {
+	case p.Void():
+		h.RC, h.PayloadLen = wire.RCUnsupportedSize, 0
+		return append(h.Append(b), make([]byte, wire.ReqStdLen-wire.RspDataSmallLen)...)
+	case sv.rc != wire.RCNull:
+		h.RC, h.PayloadLen = sv.rc, 0
+		return h.Append(b)
+	case sv.old != nil:
+		return append(h.Append(b), sv.old...)
+	case !sv.region.Live():
+		h.RC, h.PayloadLen = wire.RCBadMKey, 0
+		return append(h.Append(b), make([]byte, p.Len)...)
+	}
+	return sv.region.Append(h.Append(b), sv.base, uint64(p.Len))
+}
+
+// servedPiece notes that a piece of a read was answered.
 func (s *SES) servedPiece(h Handle) {
 	i := int32(h) - 1
 	sv := s.serves.at(i)
@@ -257,13 +347,21 @@ func (s *SES) servedPiece(h Handle) {
 	s.endServe(i, sv)
 }
 
+// failedServe notes that a piece of a read will never be answered: nobody knows whether the peer has it.
+func (s *SES) failedServe(h Handle) {
+	i := int32(h) - 1
+	sv := s.serves.at(i)
+	sv.open--
+	s.stopServe(i, sv)
+}
+
 // endServe frees a read of which all was sent and answered.
 func (s *SES) endServe(i int32, sv *serve) {
-	if sv.open != 0 || sv.queued != 0 || sv.asked != sv.length && !sv.gone {
+	if sv.open != 0 || sv.queued != 0 || (sv.asked != sv.length || sv.pending) && !sv.gone {
 		return
 	}
 	key := serveKey{sv.pdc, sv.msgID}
-	if s.serveOf[key] == i {
+	if k, ok := s.serveOf[key]; ok && k == i {
 		delete(s.serveOf, key)
 	}
 	if q := s.returns[sv.pdc]; q != nil {
@@ -276,11 +374,25 @@ func (s *SES) endServe(i int32, sv *serve) {
 	if sv.unproven {
 		s.unprovenServes--
 	}
+	if !sv.gone && sv.commit == 0 && sv.rc == wire.RCNull {
+		s.wasRead(sv.ep, sv.region, sv.peer, sv.init, sv.length)
+	}
 	if sv.region.SingleUse {
 		s.Deregister(sv.region)
 	}
-	sv.region = nil
+	if sv.commit != 0 {
+		s.leaveCommit(sv)
+	}
+	s.fetched -= len(sv.old)
+	sv.region, sv.old = nil, nil
 	s.serves.put(i)
+}
+
+// wasRead reports a read to this side, if its owner asked (R-CQ-115, R-CNTR-07).
+func (s *SES) wasRead(ep EndpointID, g *Region, peer, initiator, n uint32) {
+	if g.CountsReads && g.Live() {
+		s.events.add().init(ep, EvRemoteRead, g.Context, g.Flags, nil, int(n), 0, PeerID(peer), initiator)
+	}
 }
 
 // stopServe sends no more of a read.
@@ -296,7 +408,9 @@ func (s *SES) stopServe(i int32, sv *serve) {
 		q.q, q.head, sv.queued = keep, 0, 0
 	}
 	sv.gone = true
-	delete(s.serveOf, serveKey{sv.pdc, sv.msgID})
+	if !sv.small {
+		delete(s.serveOf, serveKey{sv.pdc, sv.msgID})
+	}
 	s.endServe(i, sv)
 }
 
@@ -321,7 +435,7 @@ func (s *SES) sweepServes() {
 		return
 	}
 	for i := range s.serves.used {
-		if sv := s.serves.at(i); sv.region != nil && sv.queued == 0 && s.expired(sv.epoch) && !sv.gone {
+		if sv := s.serves.at(i); sv.region != nil && sv.queued == 0 && s.expired(sv.epoch) && !sv.gone && !sv.pending {
 			s.Stats.Expired++
 			s.stopServe(i, sv)
 		}

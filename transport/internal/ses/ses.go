@@ -13,12 +13,13 @@
 // Request for each new packet.
 //
 // The files. endpoint.go: whom a request is for. Sending: op.go, send.go, piece.go (cutting),
-// answer.go (responses, and how a send ends), again.go (sending again), resource.go
-// (order behind a refusal), fence.go. Receiving:
-// request.go (checks, messages of one packet), region.go (memory that peers may access), write.go, forms.go (other headers), response.go, match.go,
-// recv.go, multi.go, look.go, inbound.go (messages of several packets), dead.go (those that
-// ended in error), unexpected.go, peers.go. Both: event.go, end.go, diagnose.go, table.go,
-// heap.go, arena.go.
+// answer.go (responses, and how a send ends), again.go (sending again), resource.go (order behind a
+// refusal), fence.go, deferred.go. Receiving: request.go (checks, messages of one packet),
+// region.go (memory that peers may access), write.go, forms.go (other headers), response.go,
+// match.go, recv.go, multi.go, look.go, inbound.go (messages of several packets), dead.go (those
+// that ended in error), unexpected.go, offer.go (messages kept as headers), pull.go (rendezvous sends),
+// peers.go. Both:
+// event.go, end.go, diagnose.go, table.go, heap.go, arena.go.
 package ses
 
 import (
@@ -49,14 +50,20 @@ type Config struct {
 	EndpointConfig
 
 	// UnexpectedBytes bounds the memory for unexpected messages (default 64 MiB),
-	// UnexpectedMsgs their number (default 65,536), UnexpectedShare the part of both that one
+	// UnexpectedMsgs their number (default 1,048,576), UnexpectedShare the part of both that one
 	// peer may use (default 1/4). The first packet of a message beyond a bound is refused with
-	// NACK 09, and the peer sends it again later. A message counts as its length rounded up: to
-	// a power of two of at least 64 bytes, above 16 KiB to a multiple of 32 KiB. Its state
-	// takes at most 200 bytes more, which do not count.
+	// NACK 09, and the peer sends it again later, or it is deferred (DeferrableMin). All sources
+	// that may be forged keep no more than 16,384 messages together. A message counts as its length
+	// rounded up: to a power of two of at least 64 bytes, above 16 KiB to a multiple of 32 KiB. Its
+	// state takes at most 200 bytes more, which do not count.
 	UnexpectedBytes int64
 	UnexpectedMsgs  int
 	UnexpectedShare float64
+	// PartialBytes bounds what of UnexpectedBytes messages hold of which packets are missing, those of all
+	// peers together (default a half): peers that send no end of their messages leave the rest to others (T38).
+	// The first packet of a message beyond it is refused with NACK 09, or the message is deferred. One
+	// such message may always be there.
+	PartialBytes int64
 	// OpenPerPeer bounds the open inbound messages of a peer, and its dead ones (default 64).
 	// Beyond it, the first packet of another message of several packets is refused with NACK
 	// 09.
@@ -83,9 +90,14 @@ type Config struct {
 	// are not trusted. nil draws from Seed.
 	Random func() uint64
 
-	// RNRTimeout bounds how long a message is sent again to a target that answers but is not
-	// ready (NO_MATCH, DISABLED_GEN). 0 means no limit; a negative value makes the first such
-	// answer final.
+	// DeferrableMin is the length in bytes from which on a send may be deferred by its target:
+	// instead of keeping its bytes the target keeps its header, and asks for all of it when a
+	// receive has matched it. 0 means 16 KiB, a negative value that no send may.
+	DeferrableMin int
+
+	// RNRTimeout bounds how long a message is sent again to a target that answers but is not ready
+	// (NO_MATCH, DISABLED_GEN), or has deferred it. 0 means no limit; a negative value makes the
+	// first such answer final.
 	RNRTimeout time.Duration
 	// IdleTimeout ends an inbound message whose PDC lives but of which nothing arrived for so
 	// long (T15). It may act up to a quarter
@@ -108,7 +120,10 @@ func (c *Config) Fill() {
 		}
 	}
 	c.EndpointConfig.fill()
-	def(&c.UnexpectedMsgs, 65536)
+	def(&c.UnexpectedMsgs, 1<<20)
+	if c.DeferrableMin == 0 {
+		c.DeferrableMin = 16 << 10
+	}
 	def(&c.OpenPerPeer, 64)
 	def(&c.MaxRegions, 65536)
 	def(&c.ReadWindow, 1<<20)
@@ -118,6 +133,9 @@ func (c *Config) Fill() {
 	}
 	if c.UnexpectedBytes <= 0 {
 		c.UnexpectedBytes = 64 << 20
+	}
+	if c.PartialBytes <= 0 {
+		c.PartialBytes = c.UnexpectedBytes / 2
 	}
 	if !(c.UnexpectedShare > 0 && c.UnexpectedShare <= 1) {
 		c.UnexpectedShare = 0.25
@@ -145,18 +163,23 @@ type SES struct {
 	// They are fields because on the stack every packet would build and copy them. Between
 	// packets, to is the endpoint that the last request named; mostly the next one names it
 	// too.
-	req wire.ReqStd
-	to  *endpoint
-	src Source
-	res Result
+	req    wire.ReqStd
+	to     *endpoint
+	src    Source
+	res    Result
+	inline [maxInline]byte // bytes that go with res
+	small  bool            // the request has no message id
 
 	endpoints []*endpoint // by EndpointID
 	names     names
 	maxRecvs  int // sum of MaxRecvs of all endpoints
 
 	outgoing
+	deferring
 	posted
 	incoming
+	offering
+	pulling
 	serving
 	regions
 
@@ -223,6 +246,7 @@ type incoming struct {
 	dead     int      // dead inbound messages
 	kept     int      // unexpected messages, complete or open
 	bytes    int64    // memory of unexpected messages
+	partial  int64    // what of it is of open ones
 	writing  int      // open writes
 	unproven struct { // what of kept, bytes and writing is of sources that may be forged
 		kept    int32
@@ -246,13 +270,18 @@ type Stats struct {
 	RecvErrors      uint64
 	Truncated       uint64
 	Unexpected      uint64     // messages that no receive matched when they came
+	Deferred        uint64     // of these, those of which only the header was kept, and that come again
+	Announced       uint64     // of these, rendezvous sends, of which only the header was kept
 	Refused         uint64     // packets refused with NACK 09
+	RefusedPartial  uint64     // messages beyond PartialBytes that were refused so, or deferred
 	Answers         [64]uint64 // responses given, by return code
 	MsgErrorsTx     uint64     // MSG_ERRORs sent
 	MsgErrorsRx     uint64
 	Bad             uint64 // requests that cannot be answered
+	Unwanted        uint64 // datagrams of UUD that no receive waited for
 	Expired         uint64 // inbound messages ended by IdleTimeout
 	TakenBack       uint64 // receives taken back from messages that did not go on
+	Withdrawn       uint64 // of these, those that were kept for a deferred message, which did not come
 	RspForeign      uint64 // responses with another message id (S-RSP-06)
 	RspUnknown      uint64 // responses with a reserved or vendor opcode or list
 	Stale           uint64 // calls of Answered or Failed for messages that had ended
@@ -272,6 +301,10 @@ type Source struct {
 	// shows that it receives what is sent to it. All such sources together may use as much as
 	// one peer.
 	Unproven bool
+	// PSN is that of the request, and Most how many bytes of read data a packet to the peer takes. Both are
+	// used if the request has no message id: its answer is one packet that names the PSN (S-RMA-21).
+	PSN  wire.PSN
+	Most uint32
 	// Ordered means that the PDC is a ROD one.
 	Ordered bool
 	// Now is when the request came.
@@ -284,9 +317,11 @@ func New(cfg Config) *SES {
 	s := &SES{cfg: cfg, incoming: incoming{last: none}}
 	s.lastID = max(cfg.FirstID, 1) - 1
 	s.byPDC.init(1024)
+	s.deferrals.init(1 << 15)
 	s.byPeer.init(512)
 	s.store.init(int((cfg.UnexpectedBytes+chunkLen-1)/chunkLen) + numClasses)
 	s.copies.init(0)
+	s.deferring.init(cfg.DeferrableMin, uint16(s.hash(uint64(cfg.FirstID), 4)))
 	first, _ := s.Open(cfg.EndpointConfig) // cannot fail: there is no other endpoint
 	s.to = s.endpoints[first]
 	return s
@@ -314,19 +349,28 @@ func (s *SES) InProgress() int { return s.open }
 // Idle reports whether there is no send, no open or unexpected message and no Event to read.
 // Receives may be posted.
 func (s *SES) Idle() bool {
-	return s.numSends == 0 && s.numServes == 0 && s.open == 0 && s.kept == 0 && s.events.n == 0
+	return s.numSends == 0 && s.numServes == 0 && s.open == 0 && s.kept == 0 && len(s.offers) == 0 && s.events.n == 0
 }
 
 // Config returns the configuration, with defaults filled in.
 func (s *SES) Config() Config { return s.cfg }
 
 // Advance does what is due at or before now: messages to be sent again become ready for Resend,
-// and messages that stopped in the middle end.
-func (s *SES) Advance(now time.Duration) {
+// and messages that stopped in the middle end. It reports whether Resend or Unfenced may return
+// a send.
+func (s *SES) Advance(now time.Duration) (some bool) {
 	s.now = now
-	if len(s.fresh)|len(s.stirred) != 0 || s.nextRetry|s.relieveAt != 0 || s.starved {
+	if len(s.fresh)|len(s.stirred)|len(s.unasked) != 0 || s.nextRetry|s.relieveAt != 0 || s.starved {
 		s.advanceWaiting(now)
 	}
+	if now >= s.sweepAt {
+		s.sweep(now)
+	}
+	return len(s.ready)|len(s.unfenced) != 0
+}
+
+// sweep ends what stopped in the middle, unless the first sweep is yet to be planned.
+func (s *SES) sweep(now time.Duration) {
 	if s.cfg.IdleTimeout < 0 {
 		return
 	}
@@ -339,6 +383,7 @@ func (s *SES) Advance(now time.Duration) {
 		s.epoch++
 		s.sweepInbound()
 		s.sweepReads()
+		s.sweepDeferred()
 		s.sweepServes()
 	}
 }
@@ -348,6 +393,9 @@ func (s *SES) Advance(now time.Duration) {
 func (s *SES) advanceWaiting(now time.Duration) {
 	if len(s.fresh)|len(s.stirred) != 0 || s.nextRetry != 0 && now >= s.nextRetry {
 		s.retry(now)
+	}
+	if len(s.unasked) != 0 {
+		s.askAgain()
 	}
 	if s.starved && now >= s.feedAt {
 		s.feed(now)
@@ -359,14 +407,14 @@ func (s *SES) advanceWaiting(now time.Duration) {
 
 // Waits reports whether NextTimeout may return a time.
 func (s *SES) Waits() bool {
-	return s.open|len(s.reads)|s.numServes|len(s.unfenced)|len(s.fresh)|len(s.stirred) != 0 || s.starved || s.nextRetry != 0
+	return s.open|len(s.reads)|s.numServes|len(s.tokens)|len(s.unfenced)|len(s.fresh)|len(s.stirred)|len(s.ready)|len(s.offers) != 0 || s.starved || s.nextRetry != 0
 }
 
 // NextTimeout is when Advance must be called at the latest, 0: never. A time in the past asks
 // for a call as soon as possible.
 func (s *SES) NextTimeout() time.Duration {
 	t := s.nextRetry
-	if len(s.fresh)|len(s.stirred)|len(s.unfenced) != 0 {
+	if len(s.fresh)|len(s.stirred)|len(s.unfenced)|len(s.ready) != 0 || len(s.unasked) != 0 && s.numSends < maxSends {
 		t = max(s.now, 1)
 	}
 	if s.starved {
@@ -374,10 +422,10 @@ func (s *SES) NextTimeout() time.Duration {
 			t = u
 		}
 	}
-	if u := s.relieveAt; u != 0 && s.open > 0 && (t == 0 || u < t) {
+	if u := s.relieveAt; u != 0 && s.contended() && (t == 0 || u < t) {
 		t = u
 	}
-	if s.open|len(s.reads)|s.numServes != 0 && s.cfg.IdleTimeout > 0 {
+	if s.open|len(s.reads)|s.numServes|len(s.offers)|len(s.tokens) != 0 && s.cfg.IdleTimeout > 0 {
 		if u := max(s.sweepAt, 1); t == 0 || u < t {
 			t = u
 		}

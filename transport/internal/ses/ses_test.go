@@ -14,7 +14,7 @@ import (
 )
 
 func testConfig() Config {
-	return Config{EndpointConfig: EndpointConfig{Identity: Identity{JobID: 0x012345, PIDonFEP: 0x00a, RI: 0x00f, Initiator: 16}}, Seed: 42}
+	return Config{EndpointConfig: EndpointConfig{Identity: Identity{JobID: 0x012345, PIDonFEP: 0x00a, RI: 0x00f, Initiator: 16}}, Seed: 42, UnexpectedMsgs: 65536, DeferrableMin: -1}
 }
 
 // self returns the name of s as a target.
@@ -192,6 +192,9 @@ func (g *rig) rest() {
 	if !g.Idle() || g.in.live() != 0 || g.peers.live() != 0 || g.open != 0 || g.store.used != 0 || g.store.reserved != 0 {
 		g.t.Fatalf("left: idle %v, states %d, peers %d, open %d, chunks %d+%d", g.Idle(), g.in.live(), g.peers.live(), g.open, g.store.used, g.store.reserved)
 	}
+	if g.partial != 0 {
+		g.t.Fatalf("%d bytes of open messages left", g.partial)
+	}
 	if d := g.NextTimeout(); d != 0 {
 		g.t.Fatalf("timer %v left", d)
 	}
@@ -211,7 +214,7 @@ func wantBytes(t *testing.T, got, want []byte) {
 
 func TestConfigDefaults(t *testing.T) {
 	c := New(Config{}).Config()
-	if c.MaxSends != 4096 || c.MaxRecvs != 8192 || c.UnexpectedBytes != 64<<20 || c.UnexpectedMsgs != 65536 ||
+	if c.MaxSends != 4096 || c.MaxRecvs != 8192 || c.UnexpectedBytes != 64<<20 || c.UnexpectedMsgs != 1<<20 ||
 		c.UnexpectedShare != 0.25 || c.OpenPerPeer != 64 || c.MaxMessage != MaxMessage || c.IdleTimeout != 80*time.Second {
 		t.Fatalf("%+v", c)
 	}

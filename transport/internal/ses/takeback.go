@@ -58,9 +58,12 @@ type wanted struct {
 	at         time.Duration
 }
 
+// contended reports whether there may be a message from which a receive can be taken back.
+func (s *SES) contended() bool { return s.open > 0 || s.mayRelieveOffers() }
+
 // contend notes that a message waits for a receive which another one may hold.
 func (s *SES) contend() {
-	if at := max(s.relieved+relieveEvery, 1); s.open > 0 && (s.relieveAt == 0 || at < s.relieveAt) {
+	if at := max(s.relieved+relieveEvery, 1); s.contended() && (s.relieveAt == 0 || at < s.relieveAt) {
 		s.relieveAt = at
 	}
 }
@@ -82,9 +85,13 @@ func (s *SES) relieve(now time.Duration) {
 			}
 		}
 	}
+	s.relieveOffers(now)
 	defer s.unwant(now)
 	if len(s.holdings) == 0 {
 		s.idle = 0
+		if s.mayRelieveOffers() {
+			s.relieveAt = now + slowAfter
+		}
 		return
 	}
 	// By kind, and in each kind by holder, those that go on first, then by the age of the receive.
@@ -219,7 +226,9 @@ func (s *SES) takeBack(now time.Duration, h *holding, over, more bool, look *int
 		}
 	}
 	pu := s.peers.at(m.user)
-	keep := !r.multi && uint64(m.length) <= r.size && s.reserve(pu, &Source{Unproven: pu.unproven}, int64(m.length))
+	// S-MAT-04: where a later message of its peer got a younger receive, only its own is in order.
+	last := m.ordered && r.seq < s.top(m.peer)
+	keep := !r.multi && !last && !m.matchOnly && !m.isPull() && uint64(m.length) <= r.size && s.reserve(pu, &Source{Unproven: pu.unproven}, int64(m.length))
 	if !keep {
 		// It will be sent again from its beginning, or fail.
 		if !more || !h.slow && h.holder != allUnproven || s.dead >= maxDead {
@@ -227,7 +236,7 @@ func (s *SES) takeBack(now time.Duration, h *holding, over, more bool, look *int
 		}
 		// A ROD message would come behind later ones, so it fails for good. The path of an
 		// honest peer may be dark for a while (F8).
-		if m.ordered && h.holder != allUnproven {
+		if m.ordered && h.holder != allUnproven && !(last && over && h.slow && now-m.seen.mark >= brokenAfter) {
 			return false
 		}
 	}
@@ -327,6 +336,9 @@ func (s *SES) completed(i int32, m *inmsg) {
 // sendAgain ends a message that cannot be kept, so that its sender sends it again. A ROD message
 // would come behind later ones, so it fails for good.
 func (s *SES) sendAgain(i int32, m *inmsg) {
+	if m.isPull() {
+		s.freePull(m)
+	}
 	rc := wire.RCNoMatch
 	if m.ordered {
 		rc = wire.RCDropped
@@ -375,7 +387,7 @@ func (s *SES) repost(sp *space, i int32, r *recv) {
 		// The run is the oldest receives no more.
 		for sp.run = nil; q != nil; {
 			next := q.next
-			s.file(sp, q.self, q)
+			s.fileInOrder(sp, q.self, q)
 			q.next, q = nil, next
 		}
 	}
@@ -383,6 +395,11 @@ func (s *SES) repost(sp *space, i int32, r *recv) {
 		s.post(sp, i, r)
 		return
 	}
+	s.fileInOrder(sp, i, r)
+}
+
+// fileInOrder puts a receive into its class, before the younger ones that are there.
+func (s *SES) fileInOrder(sp *space, i int32, r *recv) {
 	s.file(sp, i, r)
 	x := &sp.exact
 	if r.class == wildClass {

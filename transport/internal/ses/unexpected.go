@@ -19,21 +19,9 @@ func chargeOf(n int64) int64 {
 // room. All sources that may be forged may use as much as one peer, or a few datagrams could
 // use up all room (T1, T14).
 func (s *SES) reserve(pu *peerUse, src *Source, n int64) bool {
-	switch {
-	case !src.Unproven:
-		s.prove(pu)
-	case pu.kept == 0:
-		pu.unproven = true
-	}
+	s.credit(pu, src)
 	c := chargeOf(n)
-	share := s.cfg.UnexpectedShare
-	if s.kept >= s.cfg.UnexpectedMsgs || s.bytes+c > s.cfg.UnexpectedBytes {
-		return false
-	}
-	over := func(kept int32, bytes int64) bool {
-		return float64(kept)+1 > max(share*float64(s.cfg.UnexpectedMsgs), 1) || float64(bytes+c) > share*float64(s.cfg.UnexpectedBytes)
-	}
-	if over(pu.kept, pu.bytes) || pu.unproven && over(s.unproven.kept, s.unproven.bytes) {
+	if !s.grants(pu, c) {
 		return false
 	}
 	switch {
@@ -45,9 +33,48 @@ func (s *SES) reserve(pu *peerUse, src *Source, n int64) bool {
 	return s.store.room(int(c >> chunkBits))
 }
 
+// credit notes whether what is kept for a peer from now on is of a source that may be forged.
+func (s *SES) credit(pu *peerUse, src *Source) {
+	switch {
+	case !src.Unproven:
+		s.prove(pu)
+	case pu.kept == 0:
+		pu.unproven = true
+	}
+}
+
+// grantsPartial reports whether one more message of n bytes may be kept of which packets are missing. The first
+// one may have any length that reserve grants: else it could never be received.
+func (s *SES) grantsPartial(n int64) bool {
+	if s.partial == 0 || s.partial+chargeOf(n) <= s.cfg.PartialBytes {
+		return true
+	}
+	s.Stats.RefusedPartial++
+	return false
+}
+
+// mostUnproven bounds the messages that are kept for all sources that may be forged: a flood of
+// them costs their peers' state as well (T1).
+const mostUnproven = 16384
+
+// grants reports whether a peer may have one more message kept that takes c bytes.
+func (s *SES) grants(pu *peerUse, c int64) bool {
+	share := s.cfg.UnexpectedShare
+	if s.kept >= s.cfg.UnexpectedMsgs || c > 0 && s.bytes+c > s.cfg.UnexpectedBytes {
+		return false
+	}
+	over := func(kept int32, bytes int64) bool {
+		return float64(kept)+1 > max(share*float64(s.cfg.UnexpectedMsgs), 1) || c > 0 && float64(bytes+c) > share*float64(s.cfg.UnexpectedBytes)
+	}
+	return !over(pu.kept, pu.bytes) && !(pu.unproven && (s.unproven.kept >= mostUnproven || over(s.unproven.kept, s.unproven.bytes)))
+}
+
 // Proven reports to the SES that a peer is not forged. What is kept for it then counts only as
 // its own.
 func (s *SES) Proven(peer uint32) {
+	if s.unprovenServes > 0 || s.unproven.writing > 0 {
+		s.proveAccesses(peer)
+	}
 	h := s.hash(uint64(peer), 2)
 	for u := s.byPeer.first(h); u != none; u = s.byPeer.next(u) {
 		if pu := s.peers.at(u); pu.peer == peer {
@@ -62,6 +89,9 @@ func (s *SES) prove(pu *peerUse) {
 		pu.unproven = false
 		s.unproven.kept -= pu.kept
 		s.unproven.bytes -= pu.bytes
+		if len(s.offers) != 0 {
+			s.askProven(pu.peer)
+		}
 	}
 }
 
@@ -77,14 +107,9 @@ func (s *SES) charge(i int32, m *inmsg, zero bool) {
 func (s *SES) allot(m *inmsg, zero bool) {
 	n := int(m.length)
 	c := chargeOf(int64(n))
-	s.kept++
-	s.bytes += c
-	pu := s.peers.at(m.user)
-	pu.kept++
-	pu.bytes += c
-	if pu.unproven {
-		s.unproven.kept++
-		s.unproven.bytes += c
+	s.countKept(s.peers.at(m.user), 1, c)
+	if m.state == inOpen {
+		s.partial += c
 	}
 	switch {
 	case n == 0:
@@ -113,9 +138,6 @@ func (s *SES) list(i int32, m *inmsg) {
 
 // uncharge removes a message from the lists and frees its room.
 func (s *SES) uncharge(i int32, m *inmsg) {
-	c := chargeOf(int64(m.length))
-	s.kept--
-	s.bytes -= c
 	if m.block != noBlock {
 		s.store.put(m.block)
 		m.block = noBlock
@@ -128,14 +150,24 @@ func (s *SES) uncharge(i int32, m *inmsg) {
 		s.unlist(i, m)
 	}
 	m.claimed, m.aside = false, false
-	pu := s.peers.at(m.user)
-	pu.kept--
-	pu.bytes -= c
-	if pu.unproven {
-		s.unproven.kept--
-		s.unproven.bytes -= c
+	if m.state == inOpen {
+		s.partial -= chargeOf(int64(m.length))
 	}
+	pu := s.peers.at(m.user)
+	s.countKept(pu, -1, -chargeOf(int64(m.length)))
 	s.putUser(m.user, pu)
+}
+
+// countKept counts n more messages of a peer that are kept, and their room.
+func (s *SES) countKept(pu *peerUse, n int32, bytes int64) {
+	s.kept += int(n)
+	s.bytes += bytes
+	pu.kept += n
+	pu.bytes += bytes
+	if pu.unproven {
+		s.unproven.kept += n
+		s.unproven.bytes += bytes
+	}
 }
 
 // unlist removes a message from where receives find it.
@@ -208,7 +240,11 @@ func (s *SES) keepBytes(m *inmsg, off uint32, data []byte) {
 func (s *SES) keep(src Source, r *wire.ReqStd, tag uint64, data []byte) *Result {
 	u := s.user(src.Peer)
 	pu := s.peers.at(u)
-	if s.in.live() >= s.maxState() || !s.reserve(pu, &src, int64(len(data))) {
+	if s.matchOnly(r) || s.in.live() >= s.maxState() || !s.reserve(pu, &src, int64(len(data))) {
+		if s.token != 0 {
+			s.putUser(u, pu)
+			return s.keepHeader(r, tag)
+		}
 		s.unserved(s.space(s.to.id, r.Opcode == wire.OpTaggedSend), tag, src.Peer, r.Initiator)
 		s.putUser(u, pu)
 		return s.nack()
@@ -238,6 +274,10 @@ func (s *SES) take(rv int32, r *recv, i int32) {
 	m.base = 0
 	if r.multi {
 		m.base = s.pack(rv, r, uint64(m.length))
+	}
+	if m.state == inDeferred {
+		s.reserveFor(rv, i, m)
+		return
 	}
 	if m.block != noBlock {
 		r.place(m.base, s.store.mem(m.block)[:m.length])

@@ -33,7 +33,7 @@ func TestUnexpectedIsKeptWhole(t *testing.T) {
 func TestUnexpectedBackPressure(t *testing.T) {
 	// F18, S-RSM-09: a message without room is refused with NACK 09 before anything is kept.
 	// Room comes back, and nothing that was accepted is lost.
-	g := newRig(t, func(c *Config) { c.UnexpectedBytes, c.UnexpectedShare = 1<<20, 1 })
+	g := newRig(t, func(c *Config) { c.UnexpectedBytes, c.PartialBytes, c.UnexpectedShare = 1<<20, 1<<20, 1 })
 	var accepted []uint64
 	var rest [][][]byte
 	for tag := uint64(0); ; tag++ {
@@ -125,6 +125,55 @@ func TestUnexpectedShare(t *testing.T) {
 	g.want(srcA, g.tagged(1, nil, 1024)[0], "nack 09")
 }
 
+// T38: messages whose packets do not all come leave half of the room to those that do, though many peers send
+// them. What was kept is counted no more when it is complete, received, discarded or lost.
+func TestT38PartialMessagesLeaveRoom(t *testing.T) {
+	g := newRig(t, func(c *Config) { c.UnexpectedBytes = 1 << 20 })
+	first := g.tagged(1, pattern(64<<10), 1024)
+	n := uint32(0)
+	for ; n < 100; n++ {
+		if r := g.deliver(Source{Peer: 10 + n, PDC: 10 + n}, first[0]); r.Nack != 0 {
+			break
+		}
+	}
+	if n != 1<<20/2>>16 || g.Stats.RefusedPartial != 1 {
+		t.Fatalf("%d beginnings are kept, %d refused", n, g.Stats.RefusedPartial)
+	}
+	whole := g.tagged(2, pattern(32<<10), 32<<10)[0]
+	for peer := uint32(200); peer < 216; peer++ {
+		g.want(Source{Peer: peer, PDC: peer}, whole, "response OK overflow 32768 gtd")
+	}
+	// One is completed, one received while it is open, one discarded, one lost: four others may begin.
+	for _, p := range first[1:] {
+		g.deliver(Source{Peer: 10, PDC: 10}, p)
+	}
+	g.recv(Recv{Tagged: true, Tag: 1, Buf: make([]byte, 64<<10), Context: "complete"})
+	g.wantEvent(EvTRecv, OK, "complete", 64<<10)
+	g.recv(Recv{Tagged: true, Tag: 1, Buf: make([]byte, 64<<10), Context: "open"})
+	g.recv(Recv{Tagged: true, Tag: 1, Look: LookPeekDiscard, Context: "look"})
+	g.event()
+	g.PDCGone(10+n-1, TimedOut)
+	for k := range uint32(5) {
+		want := "response OK overflow 65536 gtd"
+		if k == 4 {
+			want = "nack 09"
+		}
+		g.want(Source{Peer: 300 + k, PDC: 300 + k}, first[0], want)
+	}
+	g.CancelAll()
+	if g.partial != 0 {
+		t.Fatalf("%d bytes of open messages are left", g.partial)
+	}
+	// A message that is longer than the bound has its turn when it is the only one.
+	g = newRig(t, func(c *Config) { c.UnexpectedBytes, c.UnexpectedShare = 1<<20, 1 })
+	long := g.tagged(1, pattern(700<<10), 1024)
+	g.want(srcA, first[0], "response OK overflow 65536 gtd")
+	g.want(srcB, long[0], "nack 09")
+	g.PDCGone(srcA.PDC, TimedOut)
+	g.want(srcB, long[0], "response OK overflow 716800 gtd")
+	g.CancelAll()
+}
+
 func TestUnexpectedUnprovenShare(t *testing.T) {
 	// T1, T14: sources that may all be one forger have together the share of one peer. The
 	// first packet of a long message reserves all its room.
@@ -173,7 +222,9 @@ func TestUnexpectedMemoryFormula(t *testing.T) {
 	// The memory kept stays within UnexpectedBytes whatever the sizes and the order in which
 	// messages are received: a few left of each size do not occupy the rest.
 	const limit = 4 << 20
-	g := newRig(t, func(c *Config) { c.UnexpectedBytes, c.UnexpectedShare, c.UnexpectedMsgs = limit, 1, 1<<20 })
+	g := newRig(t, func(c *Config) {
+		c.UnexpectedBytes, c.PartialBytes, c.UnexpectedShare, c.UnexpectedMsgs = limit, limit, 1, 1<<20
+	})
 	rng := rand.New(rand.NewPCG(3, 4))
 	bound := limit/chunkLen + numClasses
 	var tags []uint64
@@ -229,7 +280,9 @@ func TestUnexpectedMemoryFormula(t *testing.T) {
 			t.Fatalf("%d bytes of %d with messages of %d", got, limit, n)
 		}
 		g.CancelAll()
-		*g = *newRig(t, func(c *Config) { c.UnexpectedBytes, c.UnexpectedShare, c.UnexpectedMsgs = limit, 1, 1<<20 })
+		*g = *newRig(t, func(c *Config) {
+			c.UnexpectedBytes, c.PartialBytes, c.UnexpectedShare, c.UnexpectedMsgs = limit, limit, 1, 1<<20
+		})
 	}
 }
 

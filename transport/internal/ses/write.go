@@ -68,7 +68,7 @@ func (s *SES) writeWhole(src *Source, r *wire.ReqStd, g *Region, rc wire.RC, dat
 		return s.nack()
 	}
 	g.write(g.Offset(r), data)
-	s.written(s.to.id, g, src.Peer, r.Initiator, r.ReqLen, hasData, r.HeaderData)
+	s.written(s.to.id, EvRemoteWrite, g, src.Peer, r.Initiator, r.ReqLen, hasData, r.HeaderData)
 	return s.done(r.ReqLen)
 }
 
@@ -111,14 +111,14 @@ func (m *inmsg) lastPart(r *wire.ReqStd, n int) bool {
 	return uint64(m.got)+uint64(n) == uint64(m.length) && (m.som || r.Flags&wire.SESSOM != 0)
 }
 
-// written reports a write that is complete to this side, if anybody asked: the peer by header
+// written reports a write or an atomic operation that is complete to this side, if anybody asked: the peer by header
 // data, or the owner of the region by Counts. It removes a region of a single use.
-func (s *SES) written(ep EndpointID, g *Region, peer, initiator, n uint32, hasData bool, data uint64) {
+func (s *SES) written(ep EndpointID, kind Kind, g *Region, peer, initiator, n uint32, hasData bool, data uint64) {
 	s.Stats.MsgsRx++
 	s.Stats.BytesRx += uint64(n)
 	if hasData || g.Counts {
 		e := s.events.add()
-		e.init(ep, EvRemoteWrite, g.Context, g.Flags, nil, int(n), 0, PeerID(peer), initiator)
+		e.init(ep, kind, g.Context, g.Flags, nil, int(n), 0, PeerID(peer), initiator)
 		e.data(hasData, data)
 	}
 	if g.SingleUse {
@@ -130,7 +130,7 @@ func (s *SES) written(ep EndpointID, g *Region, peer, initiator, n uint32, hasDa
 func (s *SES) wrote(m *inmsg) {
 	g := s.regionOf(m)
 	s.unwrite(m)
-	s.written(m.ep, g, m.peer, m.init, m.length, m.hasData, m.data)
+	s.written(m.ep, EvRemoteWrite, g, m.peer, m.init, m.length, m.hasData, m.data)
 }
 
 // unwritten ends the write m in error. This side does not hear of it (R-RMA-09).

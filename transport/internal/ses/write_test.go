@@ -2,11 +2,14 @@ package ses
 
 import (
 	"bytes"
+	"flag"
 	"math/rand/v2"
 	"testing"
 
 	"github.com/uetkit/uetkit/transport/wire"
 )
+
+var forged = flag.Int("forged", 200_000, "TestForged*: send this many requests")
 
 func TestForgedWritesStayInside(t *testing.T) {
 	// S-RMA-01, S-RMA-03: whatever the fields of a request are, it writes inside the region that
@@ -24,8 +27,8 @@ func TestForgedWritesStayInside(t *testing.T) {
 	lens := []uint32{0, 1, 100, 1024, 2048, size, size + 1, 1<<32 - 1, 1<<32 - 2, 1 << 31}
 	body := bytes.Repeat([]byte{0x11}, 2000)
 	written := 0
-	for i := range 200_000 {
-		if i == 150_000 {
+	for i := range *forged {
+		if i == *forged/4*3 {
 			wantGuards(t, mem, guard)
 			copy(mem, bytes.Repeat([]byte{0xee}, len(mem)))
 			g.Deregister(open)
@@ -105,6 +108,16 @@ func TestUnprovenWritesAreBounded(t *testing.T) {
 	g.want(Source{Peer: 9, PDC: 9}, g.partOfWrite(1), "default OK 2048")
 	g.PDCGone(2, Aborted)
 	g.want(Source{Peer: 5, PDC: 5, Unproven: true}, g.partOfWrite(1), "default OK 2048")
+	// One that turns out to be no forgery leaves its share to others.
+	g.want(Source{Peer: 4, PDC: 4, Unproven: true}, g.partOfWrite(1), "nack 09")
+	g.Proven(1)
+	g.want(Source{Peer: 4, PDC: 4, Unproven: true}, g.partOfWrite(1), "default OK 2048")
+	for _, pdc := range []uint32{1, 3, 4, 5, 9} {
+		g.PDCGone(pdc, Aborted)
+	}
+	if g.unproven.writing != 0 {
+		t.Errorf("%d are counted of none", g.unproven.writing)
+	}
 }
 
 // partOfWrite is the first half of a write of 2048 bytes.
@@ -150,4 +163,109 @@ func TestWriteAllocatesNothing(t *testing.T) {
 	if r, _, _ := wire.ParseReqStd(a.AppendPiece(nil, p)); r.BufOff != 0 || r.Match != 0 {
 		t.Errorf("%v", &r)
 	}
+}
+
+func TestForgedReadsAndAtomicsStayInside(t *testing.T) {
+	// S-RMA-01, S-RMA-03, S-AMO-07: whatever the fields of a read or an atomic operation are, it brings bytes of
+	// the region that its key names, and changes these, or does nothing; and after Deregister nothing (R-MR-12).
+	g := newRig(t)
+	rng := rand.New(rand.NewPCG(7, 8))
+	const size, guard = 3000, 64
+	const in, out = 0x22, 0xee
+	mem := bytes.Repeat([]byte{out}, size+2*guard)
+	inside := mem[guard : guard+size]
+	words := bytes.Repeat([]byte{out}, size+2*guard)
+	secret := bytes.Repeat([]byte{out}, size)
+	for i := range inside {
+		inside[i] = in
+	}
+	all := RemoteRead | RemoteWrite | RemoteAtomic
+	open := []*Region{g.region(RegionConfig{Key: 1, Buf: inside, Access: RemoteRead}), g.region(RegionConfig{Key: 2, Buf: words[guard : guard+size], Access: all})}
+	g.region(RegionConfig{Key: 3, Buf: secret, Access: RemoteWrite}) // no right to read, nor for atomic operations
+	g.region(RegionConfig{Key: 5, Buf: secret, Access: all, JobID: 9})
+	const top = ^uint64(0)
+	addrs := []uint64{0, 8, size - 8, size - 1, size, size + 1, 1 << 32, top, top - 7, top - size, 1 << 63}
+	lens := []uint32{0, 1, 8, 16, 17, 512, 2048, size, size + 1, 1<<32 - 1, 1 << 31}
+	reads, atomics, brought := 0, 0, 0
+	look := func(b []byte, removed bool) {
+		if bytes.IndexByte(b, out) >= 0 || removed && bytes.IndexByte(b, in) >= 0 {
+			t.Fatalf("bytes from outside, or of a region that was removed: %x", b[:min(len(b), 64)])
+		}
+		brought += len(b)
+	}
+	for i := range *forged {
+		removed := i >= *forged/4*3
+		if i == *forged/4*3 {
+			for _, r := range open {
+				g.Deregister(r)
+			}
+			copy(words, bytes.Repeat([]byte{out}, len(words)))
+		}
+		r := wire.ReqStd{Opcode: wire.OpRead, Flags: wire.SESREL, MsgID: uint16(rng.IntN(4)), JobID: g.cfg.JobID, PIDonFEP: g.cfg.PIDonFEP, RI: g.cfg.RI,
+			BufOff: addrs[rng.IntN(len(addrs))], Match: uint64(rng.IntN(7)), ReqLen: lens[rng.IntN(len(lens))], MsgOff: uint32(addrs[rng.IntN(len(addrs))])}
+		if rng.IntN(2) == 0 {
+			r.BufOff, r.ReqLen = uint64(rng.IntN(size))&^7, uint32(rng.IntN(size))
+		}
+		if r.Flags |= wire.SESFlags(rng.IntN(64)); rng.IntN(3) > 0 {
+			r.Flags = wire.SESREL | single
+		}
+		if r.Flags&wire.SESSOM == 0 {
+			r.PayloadLen = uint16(rng.IntN(1500))
+		}
+		if r.HeaderData = uint64(lens[rng.IntN(len(lens))]) << 32; rng.IntN(20) == 0 {
+			r.JobID++
+		}
+		var body []byte
+		if rng.IntN(2) == 0 {
+			r.Opcode = wire.OpAtomic + wire.Opcode(rng.IntN(2))
+			if r.Match == 1 {
+				r.Match = 2
+			}
+			if rng.IntN(2) == 0 {
+				r.ReqLen = []uint32{1, 2, 4, 8, 16, 32, 64}[rng.IntN(7)]
+			}
+			body = wire.Atomic{Op: wire.AtomicOp(rng.IntN(0x16)), Type: wire.AtomicType(rng.IntN(0x13))}.Append(nil)
+			body = append(body, bytes.Repeat([]byte{0x11}, rng.IntN(100))...)
+		}
+		src := Source{Peer: uint32(1 + rng.IntN(3)), PDC: uint32(1 + rng.IntN(5)), Unproven: rng.IntN(4) == 0}
+		res := g.deliver(src, append(r.Append(nil), body...))
+		if res.Nack == 0 && res.Rsp.RC == wire.RCOK {
+			if r.Opcode == wire.OpRead {
+				reads++
+			} else {
+				atomics++
+			}
+			if r.Opcode == wire.OpRead && res.Rsp.Opcode == wire.RspWithData && r.Match != 2 {
+				look(res.Data, removed)
+			}
+		}
+		for pdc, ok := g.Owing(); ok; pdc, ok = g.Owing() {
+			for p, ok := g.PeekReturn(pdc, 1024); ok; p, ok = g.PeekReturn(pdc, 1024) {
+				sv := g.serves.at(int32(p.Msg - 1))
+				key := sv.region.Key
+				b := g.AppendReturn(nil, p)
+				if key != 2 { // which anything is done to
+					look(b[wire.RspDataLen:], removed)
+				}
+				g.Answered(Handle(p.Msg), nil)
+			}
+		}
+		for e := g.Event(); e != nil; e = g.Event() {
+			if e.Kind != EvRemoteAtomic {
+				t.Fatalf("%+v", *e)
+			}
+		}
+	}
+	if reads < *forged/100 || atomics < *forged/200 || brought == 0 {
+		t.Fatalf("only %d reads and %d atomic operations were accepted, %d bytes came", reads, atomics, brought)
+	}
+	for name, b := range map[string][]byte{"a guard": words[:guard], "the other guard": words[guard+size:], "what was removed": words[guard : guard+size], "memory without the right": secret, "the first": mem[:guard], "the last": mem[guard+size:]} {
+		if !bytes.Equal(b, bytes.Repeat([]byte{out}, len(b))) {
+			t.Errorf("%s changed", name)
+		}
+	}
+	for pdc := range uint32(6) {
+		g.PDCGone(pdc, Aborted)
+	}
+	g.rest()
 }

@@ -23,7 +23,7 @@ func (b *backlog) of(k transport.OpKind) *queue {
 // then, it posts what is in the queues.
 func (d *Driver) leave(op *transport.Op, to uint64, more bool) error {
 	if to != NoAddr {
-		if err := d.owner.Known(to); err != nil {
+		if err := d.owner.Known(to, op.Kind, op.Bytes()); err != nil {
 			return err
 		}
 	}

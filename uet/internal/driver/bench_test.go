@@ -60,9 +60,12 @@ func (c nopConn) Send(*dgram.Datagram) error                 { return nil }
 func (c nopConn) SendBatch(d []*dgram.Datagram) (int, error) { return len(d), nil }
 func (c nopConn) Wait(time.Duration) error                   { return nil }
 func (c nopConn) Wake()                                      {}
+func (c nopConn) Rouse()                                     {}
+func (c nopConn) Naps() bool                                 { return false }
+func (c nopConn) Nap(time.Duration) error                    { return nil }
 func (c nopConn) Unreachable() (a netip.AddrPort, ok bool)   { return a, false }
 func (c nopConn) Close() error                               { return nil }
-func (c nopConn) Known(uint64) error                         { return nil }
+func (c nopConn) Known(uint64, transport.OpKind, int) error  { return nil }
 func (c nopConn) Resolve(*transport.Op, uint64) error        { return nil }
 func (c nopConn) Deliver(int)                                { c.event = false }
 func (c nopConn) Refused(*transport.Op, error)               {}

@@ -29,6 +29,12 @@ type Conn interface {
 	// Wait blocks until there may be something to receive, until the timeout passes (negative
 	// means none), or until Wake was called since the last Wait returned.
 	Wait(timeout time.Duration) error
+	// Naps reports whether Nap works, and is asked first. Nap is Wait on the thread of the caller, which sleeps in the
+	// kernel. Calls of Wait and Nap wait for each other. Rouse ends the current Nap, or the next
+	// one; Wake does not. Any goroutine may call it.
+	Naps() bool
+	Nap(timeout time.Duration) error
+	Rouse()
 	// Wake ends the current Wait, or the next one. Any goroutine may call it.
 	Wake()
 	// Unreachable returns the next remote address that, by ICMP, does not answer. It returns
@@ -81,9 +87,10 @@ type Core interface {
 // An Owner is the endpoint above the driver. The holder of the lock calls its methods,
 // except Known. They must not call the Driver.
 type Owner interface {
-	// Known returns the error with which Resolve would fail for to, nil if it can succeed. It
-	// runs on the goroutine of a post that found the lock taken.
-	Known(to uint64) error
+	// Known returns the error with which Resolve would fail for an operation of n bytes, nil if
+	// it can succeed. It runs on the goroutine of a post that found the lock taken. It takes no
+	// Op, which would then be allocated by every post.
+	Known(to uint64, kind transport.OpKind, n int) error
 	// Resolve sets the fields of op that name the peer.
 	Resolve(op *transport.Op, to uint64) error
 	// Deliver reads n events of the Core (transport.FEP.NextEvent). Each is the end of one

@@ -21,6 +21,8 @@ type Config struct {
 	// Auto selects automatic progress: a goroutine does what is due while the application does
 	// nothing. Without it the goroutine does that only while a reader waits (Arm).
 	Auto bool
+	// KeepSlice leaves the scheduler's slice of the caller's threads as it is (shortenSlice).
+	KeepSlice bool
 	// Clock returns monotonic time since any moment, never 0. nil means time since New.
 	Clock func() time.Duration
 }
@@ -56,6 +58,8 @@ type Driver struct {
 	work backlog
 	conn Conn
 	cpu  processor
+
+	keepSlice bool
 }
 
 // told has what the core was told last.
@@ -86,13 +90,14 @@ type Stats struct {
 // can follow.
 func New(cfg Config) *Driver {
 	d := &Driver{
-		core:    cfg.Core,
-		mover:   cfg.Mover,
-		conn:    cfg.Conn,
-		owner:   cfg.Owner,
-		auto:    cfg.Auto,
-		clock:   newClock(cfg.Clock),
-		sleeper: sleeper{wake: make(chan struct{}, 1), done: make(chan struct{})},
+		core:      cfg.Core,
+		mover:     cfg.Mover,
+		conn:      cfg.Conn,
+		owner:     cfg.Owner,
+		auto:      cfg.Auto,
+		keepSlice: cfg.KeepSlice,
+		clock:     newClock(cfg.Clock),
+		sleeper:   sleeper{wake: make(chan struct{}, 1), done: make(chan struct{})},
 	}
 	d.turns.last = d.clock.tick()
 	d.turns.heard = -restAfter // a new Driver rests

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/netip"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -287,15 +288,19 @@ type fakeConn struct {
 	sendOK int  // with full: how many trains still fit
 	gone   []netip.AddrPort
 	waits  int
+	naps   atomic.Int32
 	broken error // error of Recv and Wait
 	closed bool
 
 	ready chan struct{} // something arrived
-	wake  chan struct{}
+	wake  chan struct{} // ends a Wait
+	rouse chan struct{} // ends a Nap
+
+	sleeping chan struct{} // holds one who is in Wait or Nap; a channel, because a bubble's time passes while one waits for it
 }
 
 func newConn() *fakeConn {
-	return &fakeConn{ready: make(chan struct{}, 1), wake: make(chan struct{}, 1)}
+	return &fakeConn{ready: make(chan struct{}, 1), wake: make(chan struct{}, 1), rouse: make(chan struct{}, 1), sleeping: make(chan struct{}, 1)}
 }
 
 func (c *fakeConn) Recv(d *dgram.Datagram) (bool, error) {
@@ -337,7 +342,11 @@ func (c *fakeConn) SendBatch(ds []*dgram.Datagram) (int, error) {
 	return len(ds), nil
 }
 
-func (c *fakeConn) Wait(timeout time.Duration) error {
+func (c *fakeConn) Wait(timeout time.Duration) error { return c.sleep(timeout, c.wake) }
+
+func (c *fakeConn) sleep(timeout time.Duration, end <-chan struct{}) error {
+	c.sleeping <- struct{}{}
+	defer func() { <-c.sleeping }()
 	c.mu.Lock()
 	c.waits++
 	n, err := len(c.in), c.broken
@@ -356,10 +365,24 @@ func (c *fakeConn) Wait(timeout time.Duration) error {
 	}
 	select {
 	case <-c.ready:
-	case <-c.wake:
+	case <-end:
 	case <-after:
 	}
 	return nil
+}
+
+func (c *fakeConn) Naps() bool { return true }
+
+func (c *fakeConn) Nap(timeout time.Duration) error {
+	c.naps.Add(1)
+	return c.sleep(timeout, c.rouse)
+}
+
+func (c *fakeConn) Rouse() {
+	select {
+	case c.rouse <- struct{}{}:
+	default:
+	}
 }
 
 func (c *fakeConn) Wake() {
@@ -441,7 +464,7 @@ func newOwner(c *fakeCore) *fakeOwner {
 	return &fakeOwner{core: c, arrived: make(chan struct{}, 1024), unknown: 666}
 }
 
-func (o *fakeOwner) Known(to uint64) error {
+func (o *fakeOwner) Known(to uint64, _ transport.OpKind, _ int) error {
 	if to == o.unknown {
 		return transport.ErrNoPeer
 	}
@@ -450,7 +473,7 @@ func (o *fakeOwner) Known(to uint64) error {
 
 func (o *fakeOwner) Resolve(op *transport.Op, to uint64) error {
 	op.Peer = transport.PeerID(to)
-	return o.Known(to)
+	return o.Known(to, op.Kind, 0)
 }
 
 func (o *fakeOwner) Deliver(n int) {

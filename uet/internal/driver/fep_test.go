@@ -104,6 +104,12 @@ func (p *plug) Wait(timeout time.Duration) error {
 	return nil
 }
 
+func (p *plug) Naps() bool { return false }
+
+func (p *plug) Rouse() {}
+
+func (p *plug) Nap(time.Duration) error { return nil }
+
 func (p *plug) Wake() {
 	select {
 	case p.ready <- struct{}{}:
@@ -134,7 +140,7 @@ type end struct {
 	arrived      chan struct{}
 }
 
-func (e *end) Known(uint64) error { return nil }
+func (e *end) Known(uint64, transport.OpKind, int) error { return nil }
 
 func (e *end) Resolve(op *transport.Op, _ uint64) error {
 	op.Peer, op.RI = e.peer, 15

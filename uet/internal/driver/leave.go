@@ -59,6 +59,10 @@ func (d *Driver) Leave(most time.Duration, meanwhile func()) {
 // set.
 func (d *Driver) stopped() {
 	if d.sleeper.started {
+		select {
+		case d.sleeper.wake <- struct{}{}: // it may sleep on the clock beside a reader that naps
+		default:
+		}
 		<-d.sleeper.done
 	}
 }

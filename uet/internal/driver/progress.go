@@ -15,6 +15,7 @@ const stepBack = 2 * time.Millisecond
 type sleeper struct {
 	started  bool
 	watching bool          // it sleeps on the socket, not on the clock
+	napping  bool          // a reader sleeps on the socket instead (Nap): watching and until tell of that
 	until    time.Duration // when it wakes by itself; 0 while it runs or is about to run
 	seen     uint64        // turns.inline when it last woke
 	holdAcks time.Duration // until when it leaves ACKs to the application; 0 means that it does not
@@ -36,6 +37,8 @@ func (d *Driver) start() {
 //   - on the clock, away from the socket, while the application polls, or when the socket is
 //     broken;
 //   - until it is kicked, when it is not needed.
+//
+// While a reader naps on the socket it looks on the clock whether that is still so.
 func (d *Driver) progress() {
 	defer close(d.sleeper.done)
 	timer := time.NewTimer(forever)
@@ -47,9 +50,12 @@ func (d *Driver) progress() {
 			return
 		}
 		d.stats.Wakes++
-		d.sleeper.until = 0
-		wait := d.watch()
-		socket := d.sleeper.watching
+		wait, socket := stepBack, false
+		if !d.sleeper.napping {
+			d.sleeper.until = 0
+			wait = d.watch()
+			socket = d.sleeper.watching
+		}
 		d.unlock()
 		switch {
 		case wait == 0:
@@ -134,18 +140,22 @@ func (d *Driver) deadline() time.Duration {
 	return t
 }
 
-// rouse wakes the progress goroutine if it would sleep too long past the deadline.
+// rouse wakes the progress goroutine, or the reader that naps, if it would sleep too long past the
+// deadline.
 func (d *Driver) rouse() {
-	if d.sleeper.until != 0 && (d.auto || d.armed.Load() > 0) {
+	if d.sleeper.until != 0 {
 		d.rouseLate()
 	}
 }
 
-// rouseLate is rouse when the goroutine sleeps and somebody relies on it.
+// rouseLate is rouse when the goroutine sleeps. It does nothing if nobody relies on it.
 func (d *Driver) rouseLate() {
 	slack := stepBack
-	if d.armed.Load() > 0 {
+	switch {
+	case d.sleeper.napping || d.armed.Load() > 0:
 		slack = gatherWait
+	case !d.auto:
+		return
 	}
 	until := d.sleeper.until
 	if until-d.turns.last <= slack {
@@ -156,12 +166,14 @@ func (d *Driver) rouseLate() {
 	}
 }
 
-// kick ends the sleep of the progress goroutine, if it sleeps.
+// kick ends the sleep of the progress goroutine, or of the reader that naps, if it sleeps.
 func (d *Driver) kick() {
 	s := &d.sleeper
 	switch {
 	case s.until == 0:
 		return // it is awake and looks at everything before it sleeps
+	case s.napping:
+		d.conn.Rouse()
 	case s.watching:
 		d.conn.Wake()
 	default:

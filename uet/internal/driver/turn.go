@@ -38,6 +38,7 @@ type turns struct {
 	full   time.Duration   // when a turn last did all of its steps
 	heard  time.Duration   // when a turn last received something
 	inline uint64          // turns and posts by the application
+	woken  bool            // a Nap ended since the last turn
 }
 
 // Poll is one turn of a reader that found its queue empty. It reports whether anything
@@ -90,14 +91,17 @@ func (d *Driver) turn(inline bool) bool {
 		d.fail(err)
 	}
 	now := d.clock.tick()
-	long := now-t.last > longGap
-	t.last = now
+	long, woken := now-t.last > longGap, t.woken
+	t.last, t.woken = now, false
 	if !ok {
 		return d.idle(inline, more)
 	}
 	d.quiet.on = false
 	t.heard = now
-	if paused := long && !d.sleeper.watching; paused != d.told.paused {
+	if long && inline && !woken && !d.keepSlice {
+		shortenSlice() // most likely another thread had the processor
+	}
+	if paused := long && !d.sleeper.watching && !woken; paused != d.told.paused {
 		d.pause(paused)
 	}
 	d.core.Receive(now, t.slab)

@@ -18,6 +18,11 @@ const (
 	// aloneAfter is how many in a row must come back at once before the processor counts as
 	// free. One is not enough: another thread that only looks and yields is back as fast.
 	aloneAfter = 4
+	// A sched_yield that takes takenMin was made behind a thread that does not yield. It had the
+	// processor for a slice, 0.7 to 4 ms. No Yield is made for takenFor after that. Arbitrary:
+	// one slice in a hundred.
+	takenMin = 500 * time.Microsecond
+	takenFor = 300 * time.Millisecond
 )
 
 // A processor is what Yields found out about the processor that the application runs on.
@@ -25,15 +30,19 @@ type processor struct {
 	yields atomic.Uint32
 	shared atomic.Bool   // another thread wants it
 	alone  atomic.Uint32 // measured Yields in a row that found no other thread since shared was set
+	taken  atomic.Int64  // until when it counts as taken by a thread that does not yield (a time.Duration)
 }
 
 // Yield lets others run between two empty polls. Other threads may run each time if some
 // want the processor, else every fourth time, because the call costs as much as a poll.
 // Other goroutines may run now and then. Some Yields read the clock twice to measure whether
 // other threads want the processor. These are few while some do: each is then part of a round
-// trip of two ends on one processor.
+// trip of two ends on one processor. While the processor is Crowded nothing happens.
 func (d *Driver) Yield() {
 	p := &d.cpu
+	if p.taken.Load() != 0 && d.Crowded() {
+		return
+	}
 	n := p.yields.Add(1)
 	if n%goschedEvery == 0 {
 		runtime.Gosched()
@@ -43,16 +52,34 @@ func (d *Driver) Yield() {
 	case n == 1, n%sharedEvery == 0, !shared && n%freeEvery == 0:
 		t := d.clock.time()
 		schedYield()
-		p.learn(d.clock.time() - t)
+		now := d.clock.time()
+		p.learn(now, now-t)
 	case shared:
 		schedYield()
 	}
 }
 
-// learn concludes from how long a sched_yield took whether the processor is shared. It stores only changes, because several
-// threads may yield.
-func (p *processor) learn(took time.Duration) {
+// Crowded reports whether another thread takes the processor for whole slices, so that a reader
+// had better sleep at once: a thread that sleeps goes before such a one when it wakes, one that
+// yields goes behind it, and one that polls uses up its share.
+func (d *Driver) Crowded() bool {
+	t := d.cpu.taken.Load()
+	if t == 0 {
+		return false
+	}
+	if int64(d.clock.time()) < t {
+		return true
+	}
+	d.cpu.taken.CompareAndSwap(t, 0)
+	return false
+}
+
+// learn concludes from how long a sched_yield took that ended now whether the processor is
+// shared. It stores only changes, because several threads may yield.
+func (p *processor) learn(now, took time.Duration) {
 	switch shared := p.shared.Load(); {
+	case took >= takenMin:
+		p.taken.Store(int64(now + takenFor))
 	case took >= aloneMax:
 		if !shared {
 			p.shared.Store(true)
@@ -70,7 +97,7 @@ func (p *processor) learn(took time.Duration) {
 // sent yet. It should not if its look would send something: packets that wait for company,
 // or ACKs.
 func (d *Driver) Shared() bool {
-	if !d.cpu.shared.Load() {
+	if !d.cpu.shared.Load() || d.Crowded() {
 		return false
 	}
 	if !d.h.try() {

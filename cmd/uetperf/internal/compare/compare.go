@@ -55,10 +55,10 @@ type Key struct {
 // A Row compares one metric of one kind of run.
 type Row struct {
 	Key
-	Metric string  `json:"metric"`
-	Unit   string  `json:"unit"`
-	Base   *Spread `json:"base,omitempty"` // absent if not measured
-	New    *Spread `json:"new,omitempty"`
+	Metric string         `json:"metric"`
+	Unit   string         `json:"unit"`
+	Base   *assert.Spread `json:"base,omitempty"` // absent if not measured
+	New    *assert.Spread `json:"new,omitempty"`
 	// Change is the change of the median as a share of the base; absent if it cannot be
 	// computed.
 	Change *float64 `json:"change,omitempty"`
@@ -68,14 +68,6 @@ type Row struct {
 	WithinSpread *bool `json:"within_spread,omitempty"`
 
 	metric assert.Metric
-}
-
-// A Spread summarizes what the runs of one kind measured.
-type Spread struct {
-	Median float64 `json:"median"`
-	Min    float64 `json:"min"`
-	Max    float64 `json:"max"`
-	Runs   int     `json:"runs"`
 }
 
 // An Unmatched is a run that only one side has.
@@ -90,10 +82,13 @@ type Threshold struct {
 	Pass bool   `json:"pass"`
 	// Why describes the runs that fail it.
 	Why []string `json:"why"`
+	// NotMeasured lists the runs of both sides that it says nothing of, because the base has not
+	// measured the metric in them.
+	NotMeasured []string `json:"not_measured,omitempty"`
 }
 
 // usual are the metrics that are shown by default.
-var usual = []string{"p50", "p99", "p999", "goodput", "rate", "rtx", "loss", "wrong"}
+var usual = []string{"p50", "p99", "p999", "goodput", "rate", "rtx", "spurious", "loss", "wrong"}
 
 // Records compares two sides. It fails if they have nothing to compare.
 func Records(base, now []*report.Rec, failOn []*assert.Change, all bool) (*Result, error) {
@@ -109,11 +104,13 @@ func Records(base, now []*report.Rec, failOn []*assert.Change, all bool) (*Resul
 			show = append(show, c.Name)
 		}
 	}
+	var both []Key
 	for _, k := range b.order {
 		if _, ok := n.runs[k]; !ok {
 			r.Unmatched = append(r.Unmatched, Unmatched{"base", k})
 			continue
 		}
+		both = append(both, k)
 		for _, name := range show {
 			if m, ok := assert.Lookup(name); ok {
 				if row, ok := compare(k, m, b.runs[k], n.runs[k]); ok && (all || !row.quiet() || slices.ContainsFunc(failOn, func(c *assert.Change) bool { return c.Name == name })) {
@@ -142,7 +139,7 @@ func Records(base, now []*report.Rec, failOn []*assert.Change, all bool) (*Resul
 		}
 	}
 	for _, c := range failOn {
-		j, err := check(c, r.Rows)
+		j, err := check(c, r.Rows, both)
 		if err != nil {
 			return nil, err
 		}
@@ -179,13 +176,18 @@ func broken(r *report.Rec) string {
 
 func some(ks []Key) string {
 	var out []string
-	for i, k := range ks {
-		if i == 3 {
-			return strings.Join(out, ", ") + fmt.Sprintf(" and %d more", len(ks)-i)
-		}
+	for _, k := range ks {
 		out = append(out, k.String())
 	}
-	return strings.Join(out, ", ")
+	return few(out)
+}
+
+// few names the first three, and how many more there are.
+func few(all []string) string {
+	if len(all) <= 3 {
+		return strings.Join(all, ", ")
+	}
+	return strings.Join(all[:3], ", ") + fmt.Sprintf(" and %d more", len(all)-3)
 }
 
 // String describes a kind of run.
@@ -215,6 +217,9 @@ func (r *Result) settings(base, now []*report.Rec) (split []string) {
 	for _, key := range settingKeys {
 		b, n := of(base, key), of(now, key)
 		isHost := !strings.HasPrefix(key, "config.")
+		if key == "config.repeat" {
+			continue // how often is not what was measured
+		}
 		if !isHost && (len(b) > 1 || len(n) > 1) && key != "config.test" && key != "config.op" {
 			split = append(split, key)
 			continue
@@ -319,39 +324,31 @@ func compare(k Key, m assert.Metric, b, n []run) (Row, bool) {
 
 // quiet reports whether the row only says that nothing went wrong.
 func (r *Row) quiet() bool {
-	zero := func(s *Spread) bool { return s == nil || s.Min == 0 && s.Max == 0 }
+	zero := func(s *assert.Spread) bool { return s == nil || s.Min == 0 && s.Max == 0 }
 	return !r.metric.HigherIsBetter() && zero(r.Base) && zero(r.New)
 }
 
 // spread summarizes a metric over the runs that measured it, nil if none did.
-func spread(m assert.Metric, rs []run) *Spread {
+func spread(m assert.Metric, rs []run) *assert.Spread {
 	var v []float64
 	for _, x := range rs {
 		if y, ok := m.Value(&x.rec.Runs[x.i]); ok && x.rec.Measured(x.i, m.Name) && !math.IsNaN(y) && !math.IsInf(y, 0) {
 			v = append(v, y)
 		}
 	}
-	if len(v) == 0 {
-		return nil
-	}
-	slices.Sort(v)
-	mid := v[len(v)/2]
-	if len(v)%2 == 0 {
-		mid = (mid + v[len(v)/2-1]) / 2
-	}
-	return &Spread{mid, v[0], v[len(v)-1], len(v)}
+	return assert.SpreadOf(v)
 }
 
 // check compares the medians with a threshold. A metric that only the base measured fails
-// it.
-func check(c *assert.Change, rows []Row) (Threshold, error) {
+// it. It is an error if the base measured it in none of the runs that both sides have.
+func check(c *assert.Change, rows []Row, both []Key) (Threshold, error) {
 	j := Threshold{Expr: c.Text, Pass: true, Why: []string{}}
-	any := false
+	judged := map[Key]bool{}
 	for _, r := range rows {
 		if r.Metric != c.Name || r.Base == nil {
 			continue
 		}
-		any = true
+		judged[r.Key] = true
 		switch {
 		case r.New == nil:
 			j.Why = append(j.Why, r.Key.String()+": not measured any more")
@@ -363,8 +360,13 @@ func check(c *assert.Change, rows []Row) (Threshold, error) {
 			j.Why = append(j.Why, why)
 		}
 	}
-	if !any {
+	if len(judged) == 0 {
 		return j, fmt.Errorf("--fail-on %q: no run that both sides have measures %s", c.Text, c.Name)
+	}
+	for _, k := range both {
+		if !judged[k] {
+			j.NotMeasured = append(j.NotMeasured, k.String())
+		}
 	}
 	j.Pass = len(j.Why) == 0
 	return j, nil

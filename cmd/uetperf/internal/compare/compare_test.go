@@ -133,6 +133,25 @@ func TestNotMeasuredIsNoZero(t *testing.T) {
 	}
 }
 
+func TestThresholdSaysWhatItDoesNotJudge(t *testing.T) {
+	// A threshold of which only some runs know something warns of the others.
+	half := func(name string) *report.Rec {
+		return raw(t, name, `{"schema":"uetperf/1","config":{"test":"lat","op":"send","paths":1},"runs":[{"size":8,"latency_ns":{"p50":1000,"p99":2000},"transport":{}},{"size":64,"latency_ns":{"p50":1000},"transport":{}}]}`)
+	}
+	r, err := Records(recs{half("a")}, recs{rec(t, "b", 2, 2)}, failOn(t, "p99>+10%"), false)
+	if err != nil || !r.OK || len(r.FailOn[0].NotMeasured) != 1 || !strings.Contains(r.FailOn[0].NotMeasured[0], "64 B") {
+		t.Fatalf("%v %+v", err, r)
+	}
+	var out strings.Builder
+	r.Print(&out)
+	if !strings.Contains(out.String(), "fail-on p99>+10%: warning: says nothing of lat send 64 B") {
+		t.Error(out.String())
+	}
+	if r, _ := Records(recs{rec(t, "a", 2, 2)}, recs{rec(t, "b", 2, 2)}, failOn(t, "p99>+10%"), false); r.FailOn[0].NotMeasured != nil {
+		t.Errorf("%+v", r.FailOn)
+	}
+}
+
 func TestBrokenRecordsFail(t *testing.T) {
 	for what, s := range map[string]string{
 		"ended early": `{"schema":"uetperf/1","config":{"test":"lat","op":"send","paths":1},"runs":[{"size":8,"latency_ns":{"p99":1}}],"error":"the server was lost"}`,

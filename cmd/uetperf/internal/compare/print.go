@@ -9,6 +9,7 @@ import (
 	"github.com/jedib0t/go-pretty/v6/table"
 	"github.com/jedib0t/go-pretty/v6/text"
 
+	"github.com/uetkit/uetkit/internal/assert"
 	"github.com/uetkit/uetkit/internal/units"
 )
 
@@ -36,7 +37,7 @@ func (r *Result) Print(w io.Writer) {
 	}
 	fmt.Fprintln(w, t.Render())
 	if single {
-		fmt.Fprintln(w, "One run of each kind at each side: what is noise is not known. Give several records a side: --base FILE --new FILE, repeated.")
+		fmt.Fprintln(w, "One run of each kind at each side: what is noise is not known. Measure with --repeat N, or give several records a side: --base FILE --new FILE, repeated.")
 	}
 	for _, u := range r.Unmatched {
 		fmt.Fprintf(w, "only in %s: %s\n", u.Side, clean(u.Key.String()))
@@ -45,6 +46,9 @@ func (r *Result) Print(w io.Writer) {
 		fmt.Fprintf(w, "FAILED new record %s\n", clean(b))
 	}
 	for _, j := range r.FailOn {
+		if n := len(j.NotMeasured); n > 0 {
+			fmt.Fprintf(w, "fail-on %s: warning: says nothing of %s, where the base did not measure it\n", j.Expr, clean(few(j.NotMeasured)))
+		}
 		if j.Pass {
 			fmt.Fprintf(w, "fail-on %s: ok\n", j.Expr)
 			continue
@@ -56,15 +60,11 @@ func (r *Result) Print(w io.Writer) {
 }
 
 // side formats the median and, if there are several runs, the range.
-func (r *Row) side(s *Spread) string {
+func (r *Row) side(s *assert.Spread) string {
 	if s == nil {
 		return "not measured"
 	}
-	out := r.metric.Format(s.Median)
-	if s.Runs > 1 {
-		out += fmt.Sprintf(" [%s … %s]", r.metric.Format(s.Min), r.metric.Format(s.Max))
-	}
-	return out
+	return s.Text(r.metric)
 }
 
 func (r *Row) note() string {

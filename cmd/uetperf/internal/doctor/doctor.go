@@ -10,6 +10,7 @@ import (
 
 	"github.com/uetkit/uetkit/cmd/uetperf/internal/perf"
 	"github.com/uetkit/uetkit/cmd/uetperf/record"
+	"github.com/uetkit/uetkit/internal/portrange"
 	"github.com/uetkit/uetkit/uet"
 )
 
@@ -55,6 +56,8 @@ type Config struct {
 	Target netip.AddrPort
 	// Domain is the interface. "" means all, or the one that leads to the server.
 	Domain string
+	// DataPorts are the UDP ports that tests are to take at this host; zero means any.
+	DataPorts portrange.Range
 	// EP, Sec and Keys are what tests are to use. "" means rdm and off.
 	EP, Sec string
 	Keys    *uet.Security

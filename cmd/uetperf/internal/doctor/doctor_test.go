@@ -182,6 +182,11 @@ func TestOlderServer(t *testing.T) {
 	wants(t, r, "version", Warn, "is older")
 	wants(t, r, "reach", OK, "")
 	// On a busy host packets are sent again without being lost. That does not matter here.
+	if !slices.ContainsFunc(r.Checks, func(c Check) bool {
+		return c.Name == "memory" && c.Verdict == OK && strings.Contains(c.Cause, "write in ") && strings.Contains(c.Cause, "fadd in ") && strings.Contains(c.Cause, "read by RUDI in ")
+	}) {
+		t.Errorf("no operation on memory was tried: %+v", r.Checks)
+	}
 	if !slices.ContainsFunc(r.Checks, func(c Check) bool { return c.Name == "data" && strings.Contains(c.Cause, "Gb/s") }) {
 		t.Error("no test of one second")
 	}

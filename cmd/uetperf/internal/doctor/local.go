@@ -12,6 +12,7 @@ import (
 	"github.com/uetkit/uetkit/cmd/uetperf/internal/perf"
 	"github.com/uetkit/uetkit/cmd/uetperf/internal/probe"
 	"github.com/uetkit/uetkit/cmd/uetperf/record"
+	"github.com/uetkit/uetkit/internal/portrange"
 	"github.com/uetkit/uetkit/internal/units"
 	"github.com/uetkit/uetkit/uet"
 )
@@ -124,7 +125,7 @@ func (v *visit) loopback(ctx context.Context) {
 		return
 	}
 	defer e.Close()
-	a, err := probe.Open(ip, e.Addr())
+	a, err := probe.Open(ip, portrange.Range{}, e.Addr())
 	if err != nil {
 		v.bad(name, "ip link set lo up; ulimit -n", "no UDP socket can be opened at %v: %v", ip, err)
 		return

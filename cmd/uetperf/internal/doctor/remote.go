@@ -1,6 +1,7 @@
 package doctor
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -56,7 +57,7 @@ func (v *visit) remote(ctx context.Context) bool {
 	f := &far{v: v, local: in.SrcAddr.IP, to: v.cfg.Target}
 	at := netip.AddrPortFrom(f.to.Addr(), f.to.Port()+uint16(perf.ProbePort))
 	if int(f.to.Port())+perf.ProbePort < 1<<16 {
-		if f.asker, err = probe.Open(f.local, at); err == nil {
+		if f.asker, err = probe.Open(f.local, v.cfg.DataPorts, at); err == nil {
 			defer f.asker.Close()
 			f.first, _ = f.asker.Ask(ctx, probe.Question{ECN: probe.NotECT}, tries, patience)
 		}
@@ -80,6 +81,9 @@ func (v *visit) remote(ctx context.Context) bool {
 	} else {
 		v.warn("version", "try again", "the server does not tell of itself: %v", err)
 	}
+	if f.facts != nil {
+		v.ok("ports", "a firewall has to let UDP ports %d to %d of the server pass, and for data %s", f.to.Port(), int(f.to.Port())+perf.ProbePort, f.dataPorts())
+	}
 	f.security(ctx)
 	f.nat()
 	f.firewallOfProbes()
@@ -94,14 +98,14 @@ func (v *visit) remote(ctx context.Context) bool {
 		f.clocks()
 		v.load("slow_peer", "the server", p)
 	}
-	if ctx.Err() == nil {
-		f.data(ctx, c)
+	if ctx.Err() == nil && f.data(ctx, c) {
+		f.memory(ctx, c)
 	}
 	return true
 }
 
 func (f *far) dial(ctx context.Context, ep, sec string) (*perf.Client, error) {
-	cfg := perf.ClientConfig{EP: ep, Sec: sec, Domain: f.v.cfg.Domain, Timeout: f.v.cfg.Timeout}
+	cfg := perf.ClientConfig{EP: ep, Sec: sec, Domain: f.v.cfg.Domain, DataPorts: f.v.cfg.DataPorts, Timeout: f.v.cfg.Timeout}
 	if sec != traffic.Off {
 		cfg.Keys = f.v.cfg.Keys
 	}
@@ -121,7 +125,7 @@ func (f *far) unreached(ctx context.Context, err error) bool {
 		f.nat()
 		return true
 	}
-	if a, e := probe.Open(f.local, f.to); e == nil {
+	if a, e := probe.Open(f.local, v.cfg.DataPorts, f.to); e == nil {
 		got, _ := a.Ask(ctx, probe.Question{}, 2, patience)
 		f.heard = got.Heard
 		a.Close()
@@ -212,6 +216,19 @@ func (f *far) nat() bool {
 	return false
 }
 
+// dataPorts names the UDP ports between which tests send.
+func (f *far) dataPorts() string {
+	const free = "any of net.ipv4.ip_local_port_range"
+	theirs, here := "", f.v.cfg.DataPorts.String()
+	if f.facts != nil {
+		theirs = f.facts.DataPorts
+	}
+	if theirs == "" && here == "" {
+		return free + " at both hosts (--data-ports A-B narrows that)"
+	}
+	return cmp.Or(theirs, free) + " at the server, " + cmp.Or(here, free) + " here"
+}
+
 // firewallOfProbes reports that the control exchange works but probes do not.
 func (f *far) firewallOfProbes() {
 	if f.first.Arrived || f.facts == nil || f.asker == nil {
@@ -225,7 +242,7 @@ func (f *far) firewallOfProbes() {
 	if f.first.Heard.Errno != 0 {
 		heard = "; " + f.first.Heard.String()
 	}
-	f.v.bad("firewall", fmt.Sprintf("let UDP ports %d to %d pass, and those that tests take (net.ipv4.ip_local_port_range)", f.to.Port(), f.facts.Probe),
+	f.v.bad("firewall", fmt.Sprintf("let UDP ports %d to %d pass, and %s", f.to.Port(), f.facts.Probe, f.dataPorts()),
 		"control at UDP port %d works, and port %d is silent: a firewall lets single ports pass%s", f.to.Port(), f.facts.Probe, heard)
 }
 
@@ -358,33 +375,80 @@ func (f *far) clocks() {
 	f.v.ok("clocks", "those of both hosts agree within %v", max(d.Abs(), time.Millisecond))
 }
 
-// data runs a short test and checks what it cost.
-func (f *far) data(ctx context.Context, c *perf.Client) {
-	v := f.v
+// spec is what the doctor's tests have in common.
+func (f *far) spec(test, op string, size int64) traffic.Spec {
 	s := traffic.Spec{
-		Test: traffic.BW, Op: traffic.TSend, EP: traffic.RDM, Sec: traffic.Off, Mode: "rud", Complete: "transmit", Parallel: 1, Progress: "auto", CRC: true, CC: "nscc", GSO: "auto",
-		Size: 64 << 10, Window: 32, Time: time.Second, Warmup: 32, Seed: 1, PeerTimeout: min(v.cfg.Timeout, 7*time.Second), MTU: f.mtuFit,
+		Test: test, Op: op, EP: traffic.RDM, Sec: traffic.Off, Mode: traffic.RUD, Complete: "transmit", Parallel: 1, Progress: "auto", CRC: true, CC: "nscc", GSO: "auto",
+		Size: size, Seed: 1, PeerTimeout: min(f.v.cfg.Timeout, 7*time.Second), MTU: f.mtuFit,
 	}
-	if v.cfg.GSO != "" {
-		s.GSO = v.cfg.GSO
+	if f.v.cfg.GSO != "" {
+		s.GSO = f.v.cfg.GSO
 	}
+	return s
+}
+
+// accesses are the operations on memory of the server that are tried.
+var accesses = []struct{ op, mode string }{{traffic.Write, traffic.RUD}, {traffic.Read, traffic.RUD}, {traffic.FAdd, traffic.RUD}, {traffic.Read, traffic.RUDI}}
+
+// memory tries operations on memory of the server, whose data is verified.
+func (f *far) memory(ctx context.Context, c *perf.Client) {
+	var said []string
+	for _, a := range accesses {
+		s := f.spec(traffic.Lat, a.op, 8)
+		s.Mode, s.Iters, s.Warmup, s.Check = a.mode, 20, 2, true
+		if a.op != traffic.FAdd {
+			s.Size = 4 << 10
+		}
+		name := a.op
+		if a.mode == traffic.RUDI {
+			name += " by RUDI"
+		}
+		res, err := c.Run(ctx, s, perf.Hooks{})
+		switch {
+		case ctx.Err() != nil:
+			return
+		case err != nil && strings.Contains(err.Error(), "is not one of"): // as a server of an older release says it
+			f.v.warn("memory", sameRelease, "the server is of a release that does not have %s: %v", name, err)
+			return
+		case err != nil:
+			f.v.bad("memory", "see what the server says (uetperf serve -v), and what is under way: uetperf lat HOST "+a.op+" --mode "+a.mode+" --pcap x.pcapng, uetdump --ops x.pcapng",
+				"messages work, but %s fails: %v", name, err)
+			return
+		case res.Run.DataCheck != nil && res.Run.DataCheck.Wrong > 0:
+			f.v.bad("memory", "report it, with what uetperf soak HOST "+a.op+" says: no network may change bytes unseen", "%s brought wrong data in %d of %d operations", name, res.Run.DataCheck.Wrong, res.Run.Msgs)
+			return
+		}
+		took := ""
+		if l := res.Run.Latency; l != nil {
+			took = " in " + time.Duration(l.P50).Round(time.Microsecond/10).String()
+		}
+		said = append(said, name+took)
+	}
+	f.v.ok("memory", "operations on memory of the server work: %s", strings.Join(said, ", "))
+}
+
+// data runs a short test and checks what it cost. It reports whether the test ran.
+func (f *far) data(ctx context.Context, c *perf.Client) bool {
+	v := f.v
+	s := f.spec(traffic.BW, traffic.TSend, 64<<10)
+	s.Window, s.Time, s.Warmup = 32, time.Second, 32
 	res, err := c.Run(ctx, s, perf.Hooks{})
-	ports := "those that tests take (net.ipv4.ip_local_port_range, at both hosts)"
 	switch {
 	case ctx.Err() != nil:
-		return
+		return false
 	case err != nil && (perf.Unreachable(err) || errors.Is(err, perf.ErrUnreachable)):
 		waits := ""
 		if res != nil && len(res.Waiting) > 0 {
 			waits = "; " + res.Waiting[0]
 		}
-		v.bad("firewall", "let UDP ports "+strings.TrimPrefix(ports, "those ")+" pass, both ways", "control at UDP port %d works, and data between other ports does not arrive: %v%s", f.to.Port(), err, waits)
-		return
+		v.bad("firewall", "let UDP ports pass, both ways: "+f.dataPorts(), "control at UDP port %d works, and data between other ports does not arrive: %v%s", f.to.Port(), err, waits)
+		return false
 	case err != nil:
 		v.bad("data", "see what the server says (uetperf serve -v)", "a test of one second fails: %v", err)
-		return
+		return false
 	}
 	f.assess(res)
+	return true
 }
 
 // assess reports what a test cost.

@@ -73,6 +73,7 @@ type Ledger struct {
 	bits []uint64
 	next uint64 // all below came
 	top  uint64 // none from here on came
+	lost uint64 // those below were given up if they did not come
 }
 
 // NewLedger returns a Ledger for numbers from 0 on. span is how far a number may be ahead
@@ -107,6 +108,44 @@ func (l *Ledger) Take(seq uint64) bool {
 		l.next++
 	}
 	return true
+}
+
+// What came, as Pass finds out.
+type Came int
+
+const (
+	Fresh Came = iota
+	Again      // it came before
+	Late       // it is too old to tell
+)
+
+// Pass is Take for numbers that may never come: seq may be ahead by any amount. The oldest numbers are
+// then given up.
+func (l *Ledger) Pass(seq uint64) Came {
+	span := uint64(len(l.bits)) * 64
+	switch {
+	case seq < l.lost:
+		return Late
+	case seq >= l.next+span:
+		l.giveUp(seq - span + 1)
+	}
+	if l.Take(seq) {
+		return Fresh
+	}
+	return Again
+}
+
+// giveUp gives up all numbers below n that did not come.
+func (l *Ledger) giveUp(n uint64) {
+	mask := uint64(len(l.bits))*64 - 1
+	if l.lost = n; n >= l.top {
+		clear(l.bits)
+		l.next, l.top = n, n
+		return
+	}
+	for ; l.next < n || l.bits[l.next&mask/64]&(1<<(l.next%64)) != 0; l.next++ {
+		l.bits[l.next&mask/64] &^= 1 << (l.next % 64)
+	}
 }
 
 // Gaps returns how many numbers below n did not come.

@@ -113,3 +113,30 @@ func BenchmarkVerify(b *testing.B) {
 		}
 	}
 }
+
+// A Ledger lives with gaps of any length, and knows for each number of the newest 64 whether it came.
+func TestLedgerPass(t *testing.T) {
+	seed := rand.Uint64()
+	rng := rand.New(rand.NewPCG(seed, 0))
+	l, seen, top := NewLedger(64), map[uint64]bool{}, uint64(0)
+	for range 200_000 {
+		s := top + uint64(rng.IntN(4))
+		switch rng.IntN(100) {
+		case 0:
+			s = top + uint64(rng.IntN(1000))
+		case 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20:
+			s = top - min(top, uint64(rng.IntN(100)))
+		}
+		want := Fresh
+		if seen[s] {
+			want = Again
+		}
+		got := l.Pass(s)
+		if old := s+64 < top; got != want && !(old && got == Late) {
+			t.Fatalf("seed %d: Pass(%d) with top %d = %v, want %v", seed, s, top, got, want)
+		}
+		if got == Fresh {
+			seen[s], top = true, max(top, s+1)
+		}
+	}
+}

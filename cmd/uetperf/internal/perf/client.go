@@ -11,6 +11,7 @@ import (
 
 	"github.com/uetkit/uetkit/cmd/uetperf/internal/relay"
 	"github.com/uetkit/uetkit/cmd/uetperf/record"
+	"github.com/uetkit/uetkit/internal/portrange"
 	"github.com/uetkit/uetkit/uet"
 )
 
@@ -21,6 +22,9 @@ type ClientConfig struct {
 	EP, Sec string
 	Keys    *uet.Security
 	Domain  string // interface; "" means the one that leads to the server
+	// DataPorts are the UDP ports that the client takes, for its control exchange as well; zero
+	// means any.
+	DataPorts portrange.Range
 	// Timeout is how long the server may take to answer; 0 means 10 s.
 	Timeout time.Duration
 	// Silence is how long the server may be silent after that; 0 means the constant Silence.

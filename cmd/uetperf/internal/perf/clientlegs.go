@@ -18,12 +18,13 @@ func (r *clientRun) open(hooks Hooks) ([]netip.AddrPort, error) {
 	c, spec := r.c, r.spec
 	h := hints(spec, c.cfg.Keys, c.cfg.Timeout, c.cfg.Silence)
 	h.Config.Tap = c.cfg.Tap
+	h.Config.Socket.Ports = uet.PortRange(c.cfg.DataPorts)
 	info, err := infoTo(c.server, c.cfg.Domain, h)
 	if err != nil {
 		return nil, err
 	}
-	if spec.Op == traffic.Inject && spec.Size > int64(info.Tx.InjectSize) {
-		return nil, usagef("%d bytes cannot be injected: at most %d", spec.Size, info.Tx.InjectSize)
+	if err := fits(spec, info); err != nil {
+		return nil, err
 	}
 	group := traffic.NewGroup(spec, false, func() {
 		for _, l := range r.legs {
@@ -53,6 +54,17 @@ func (r *clientRun) open(hooks Hooks) ([]netip.AddrPort, error) {
 	return addrs, nil
 }
 
+// fits returns an error if the messages of a test are too long for an endpoint.
+func fits(spec *traffic.Spec, info *uet.Info) error {
+	switch {
+	case spec.Op == traffic.Inject && spec.Size > int64(info.Tx.InjectSize):
+		return usagef("%d bytes cannot be injected: at most %d", spec.Size, info.Tx.InjectSize)
+	case spec.Lossy() && spec.Size > int64(info.Ep.MaxMsgSize):
+		return usagef("%d bytes do not fit into one packet, as a datagram must: at most %d here", spec.Size, info.Ep.MaxMsgSize)
+	}
+	return nil
+}
+
 // facing returns the address that the server is to send to for leg i: the leg's own, or
 // that of a relay in front of it.
 func (r *clientRun) facing(i int) (netip.AddrPort, error) {
@@ -62,7 +74,7 @@ func (r *clientRun) facing(i int) (netip.AddrPort, error) {
 	}
 	f := *r.c.cfg.Impair
 	f.Seed ^= uint64(i) << 32
-	x, err := relay.Open(relay.Config{Local: local.Addr(), Faults: f, NoCRC: !r.spec.CRC})
+	x, err := relay.Open(relay.Config{Local: local.Addr(), Ports: r.c.cfg.DataPorts, Faults: f, NoCRC: !r.spec.CRC})
 	if err != nil {
 		return local, err
 	}

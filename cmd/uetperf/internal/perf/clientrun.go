@@ -16,7 +16,8 @@ type Hooks struct {
 	// start.
 	Every    time.Duration
 	Interval func(msgs int64, since time.Duration)
-	// Reply is called for each round trip of a ping, by the leg's goroutine.
+	// Reply is called for each round trip of a ping, by the leg's goroutine; rtt is 0 if no
+	// answer came in time.
 	Reply func(n int64, rtt time.Duration)
 	// Ready is called when both ends are open. setup is how long that took, connected the part
 	// of it that connections took, 0 without connections.
@@ -75,7 +76,9 @@ func (c *Client) Run(ctx context.Context, spec traffic.Spec, hooks Hooks) (*Resu
 
 // complete checks a Spec and adds what the session knows.
 func (c *Client) complete(spec *traffic.Spec) error {
-	spec.EP, spec.Sec = c.svc.ep, c.svc.sec
+	if spec.Sec = c.svc.sec; spec.Control() != c.svc.ep {
+		spec.EP = c.svc.ep
+	}
 	if err := spec.Validate(); err != nil {
 		return usagef("%v", err)
 	}

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/uetkit/uetkit/cmd/uetperf/traffic"
+	"github.com/uetkit/uetkit/uet"
 )
 
 // Dial opens a session with a server. It fails with ErrUnreachable if no answer comes in
@@ -40,7 +41,7 @@ func dialOther(ctx context.Context, server netip.AddrPort, svc service, cfg Clie
 	dctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	offers := sync.OnceValues(func() ([]string, error) {
-		return ask(dctx, server, ClientConfig{Domain: cfg.Domain, Timeout: min(cfg.Timeout/2, askTime), Tap: cfg.Tap})
+		return ask(dctx, server, ClientConfig{Domain: cfg.Domain, DataPorts: cfg.DataPorts, Timeout: min(cfg.Timeout/2, askTime), Tap: cfg.Tap})
 	})
 	late := time.AfterFunc(min(cfg.Timeout/4, askAfter), func() {
 		if o, err := offers(); err == nil && !slices.Contains(o, svc.String()) {
@@ -99,6 +100,7 @@ func newClient(server netip.AddrPort, svc service, cfg ClientConfig, version int
 	}
 	hints := svc.hints(ctlHints(max(cfg.Timeout, cfg.Silence)), cfg.Keys, cfg.Timeout, cfg.Silence)
 	hints.Config.Tap = cfg.Tap
+	hints.Config.Socket.Ports = uet.PortRange(cfg.DataPorts)
 	info, err := infoTo(server, cfg.Domain, hints)
 	if err != nil {
 		return nil, err

@@ -21,8 +21,9 @@ type end struct {
 	domain *uet.Domain
 	ep     *uet.Endpoint
 	cq     *cq.CQ
-	av     *av.AV // nil for MSG
-	eq     *eq.EQ // nil for RDM
+	av     *av.AV  // nil for MSG
+	eq     *eq.EQ  // nil for RDM
+	region *uet.MR // memory that the peer accesses; nil if it does not
 	local  netip.AddrPort
 }
 
@@ -106,8 +107,17 @@ func (e *end) insert(addr netip.AddrPort) (fi.Addr, error) {
 	return h[0], nil
 }
 
+// withdraw ends the access to the memory of the end.
+func (e *end) withdraw() {
+	if e.region != nil {
+		_ = e.region.Close()
+		e.region = nil
+	}
+}
+
 // close closes everything that is open. It cancels outstanding operations.
 func (e *end) close() {
+	e.withdraw()
 	if e.ep != nil {
 		_ = e.ep.Close()
 	}
@@ -178,11 +188,13 @@ func Unreachable(err error) bool {
 }
 
 // counters returns the counters of the endpoint.
-func (e *end) counters() record.Counters {
-	s := e.ep.Stats()
+func (e *end) counters() record.Counters { return CountersOf(e.ep.Stats()) }
+
+// CountersOf returns the counters of an endpoint as a record has them.
+func CountersOf(s uet.Stats) record.Counters {
 	c := record.Counters{
 		TxPkts: s.TxPackets, RxPkts: s.RxPackets, TxBytes: s.TxBytes, RxBytes: s.RxBytes,
-		RtxRTO: s.RtxRTO, RtxSACK: s.RtxSACK, RtxNack: s.RtxNack, RtxProbe: s.RtxProbe,
+		RtxRTO: s.RtxRTO + s.RUDIResent, RtxSACK: s.RtxSACK, RtxNack: s.RtxNack, RtxProbe: s.RtxProbe,
 		Dup: s.RxDup, OOO: s.RxOOO, Trimmed: s.RxTrimmed, ECNCE: s.RxCE, AcksTx: s.AcksTx, AcksRx: s.AcksRx,
 		Drops: map[string]uint64{},
 	}

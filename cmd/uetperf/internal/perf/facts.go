@@ -24,6 +24,8 @@ type Facts struct {
 	Here netip.AddrPort `json:"here"`
 	// Probe is the UDP port that answers probes; 0 means none.
 	Probe uint16 `json:"probe,omitempty"`
+	// DataPorts are the UDP ports that tests take there; "" means any.
+	DataPorts string `json:"data_ports,omitempty"`
 	// Services are the services that a server offers.
 	Services []string    `json:"services,omitempty"`
 	Path     record.Path `json:"path"`
@@ -118,6 +120,7 @@ func (c *Client) Facts(ctx context.Context) (*Facts, error) {
 func (ss *session) facts() *Facts {
 	f := ThisHostFacts()
 	f.Seen, f.Here = ss.addr, ss.ctl.end.local
+	f.DataPorts = ss.srv.cfg.DataPorts.String()
 	f.Services = ss.srv.Services()
 	// Describe the path of a test endpoint: it asks for more than a control endpoint does.
 	if infos, err := uet.GetInfo(f.Here.Addr().String(), "", fi.Source|uet.NumericHost, nil); err == nil {

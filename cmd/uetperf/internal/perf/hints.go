@@ -12,6 +12,12 @@ import (
 // take handshake to open, and may be silent for idle.
 func hints(s *traffic.Spec, sec *uet.Security, handshake, idle time.Duration) *uet.Info {
 	h := &uet.Info{Caps: fi.Msg | fi.Tagged | fi.Send | fi.Recv}
+	switch {
+	case s.Lossy():
+		h.Caps, h.Ep.Type = fi.Msg|fi.Send|fi.Recv, fi.EpDgram
+	case s.OneSided():
+		h.Caps |= fi.RMA | fi.Atomic
+	}
 	tx, rx := s.Depth()
 	// Sends complete in batches, so there is room for entries that were not read yet.
 	h.Tx.Size, h.Rx.Size = max(2*tx, 64), max(rx, 64)
@@ -26,10 +32,19 @@ func hints(s *traffic.Spec, sec *uet.Security, handshake, idle time.Duration) *u
 		h.Tx.OpFlags = fi.InjectComplete
 	case "delivery":
 		h.Tx.OpFlags = fi.DeliveryComplete
+	case "match":
+		h.Tx.OpFlags = fi.MatchComplete
+	case "commit":
+		h.Caps |= fi.RMAPmem // each write asks for it: it is no default
 	default:
 		h.Tx.OpFlags = fi.TransmitComplete
 	}
-	if s.Mode == "rod" {
+	h.Config.RUDI = s.Mode == traffic.RUDI
+	switch {
+	case s.Mode == "rod" && s.OneSided():
+		h.Tx.MsgOrder = fi.OrderWAW | fi.OrderRAW | fi.OrderAtomicWAW
+		h.Rx.MsgOrder = h.Tx.MsgOrder
+	case s.Mode == "rod":
 		h.Tx.MsgOrder, h.Rx.MsgOrder = fi.OrderSAS, fi.OrderSAS
 	}
 	h.Domain.DataProgress = fi.ProgressManual

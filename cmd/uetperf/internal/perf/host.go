@@ -3,13 +3,13 @@ package perf
 import (
 	"os"
 	"runtime"
-	"runtime/debug"
 
 	"github.com/uetkit/uetkit/cmd/uetperf/record"
+	"github.com/uetkit/uetkit/internal/version"
 )
 
 // Version is the version of the program.
-const Version = "0.1"
+const Version = version.Number
 
 // ThisHost describes this host.
 func ThisHost() record.Host {
@@ -19,20 +19,6 @@ func ThisHost() record.Host {
 
 // ThisTool describes this program.
 func ThisTool() record.Tool {
-	t := record.Tool{Version: Version, Go: runtime.Version()}
-	if bi, ok := debug.ReadBuildInfo(); ok {
-		dirty := false
-		for _, s := range bi.Settings {
-			switch s.Key {
-			case "vcs.revision":
-				t.Commit = s.Value
-			case "vcs.modified":
-				dirty = s.Value == "true"
-			}
-		}
-		if dirty {
-			t.Commit += "+"
-		}
-	}
-	return t
+	i := version.Get()
+	return record.Tool{Version: i.Version, Commit: i.Commit, Go: i.Go}
 }

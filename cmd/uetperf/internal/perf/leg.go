@@ -42,9 +42,14 @@ type leg struct {
 	p      poller
 	done   traffic.Completion // the one that is taken
 	// Copies from the Spec that every message needs.
-	tagged, numbered, inject bool
+	tagged, numbered, inject, durable bool
 
-	gone tally // counters of endpoints that churn closed
+	memory []byte     // that the client accesses; nil if it does not
+	unmap  func()     // gives memory back
+	key    uint64     // of memory
+	msg    uet.RMAMsg // the durable write that is posted
+	adds   []byte     // what a fetch-and-add adds
+	gone   tally      // counters of endpoints that churn closed
 	// dial opens another endpoint and connects it, for churn; nil if the test needs none.
 	// abort ends ctx.
 	dial   func(context.Context) (*end, error)
@@ -60,7 +65,7 @@ const (
 
 // newLeg opens the endpoint of a leg.
 func newLeg(s *traffic.Spec, index int, server bool, info *uet.Info, g *traffic.Group) (*leg, error) {
-	l := &leg{Leg: traffic.NewLeg(s, index, server, g), tagged: s.Tagged(), numbered: s.Numbered(), inject: s.Op == traffic.Inject}
+	l := &leg{Leg: traffic.NewLeg(s, index, server, g), tagged: s.Tagged(), numbered: s.Numbered(), inject: s.Op == traffic.Inject, durable: s.Durable(), unmap: func() {}}
 	l.ctx, l.cancel = context.WithCancel(context.Background())
 	tx, rx := s.Depth()
 	if s.Test == traffic.Incast && server {
@@ -74,6 +79,14 @@ func newLeg(s *traffic.Spec, index int, server bool, info *uet.Info, g *traffic.
 	l.end, l.Conn = e, l
 	if s.Check {
 		l.pat = pattern.New(s.Seed)
+	}
+	if s.OneSided() {
+		if err := l.lend(s, server); err != nil {
+			l.cancel()
+			e.close()
+			l.unmap()
+			return nil, err
+		}
 	}
 	l.p = poller{end: e, block: s.Progress == "auto", ents: make([]cq.Entry, 128)}
 	return l, nil
@@ -106,6 +119,9 @@ func (l *leg) run() error {
 		defer polling.Add(-1)
 	}
 	err := l.loop()
+	if l.memory != nil {
+		l.returned()
+	}
 	l.End(err)
 	if l.now != nil {
 		l.hangUp()
@@ -139,7 +155,8 @@ func (l *leg) loop() error {
 // take takes an entry of the completion queue.
 func (l *leg) take(e *cq.Entry) error {
 	c := &l.done
-	c.Slot, c.Sent, c.Len, c.Seq = e.Context.(*traffic.Slot), e.Flags&fi.Send != 0, e.Len, -1
+	c.Slot, _ = e.Context.(*traffic.Slot) // there is none of a write of the other end
+	c.Sent, c.Len, c.Seq = e.Flags&(fi.Send|fi.Write|fi.Read) != 0, e.Len, -1
 	switch {
 	case l.tagged:
 		c.Seq = int64(e.Tag & tagSeq)
@@ -155,7 +172,7 @@ func (l *leg) take(e *cq.Entry) error {
 var origin = time.Now()
 
 func (l *leg) Now() time.Duration               { return time.Since(origin) }
-func (l *leg) Usage() (user, sys time.Duration) { return usage() }
+func (l *leg) Usage() (user, sys time.Duration) { return Usage() }
 
 func (l *leg) Fill(b []byte, n uint64)             { l.pat.Fill(b, n) }
 func (l *leg) Verify(b []byte, n uint64) (bad int) { return l.pat.Verify(b, n) }

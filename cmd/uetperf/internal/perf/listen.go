@@ -90,6 +90,7 @@ func (s *Server) hints(svc service) *uet.Info {
 	h := ctlHints(beatLost)
 	h.Domain.Name = s.cfg.Domain
 	h.Config.Tap = s.cfg.Tap
+	h.Config.Socket.Ports = uet.PortRange(s.cfg.DataPorts)
 	return svc.hints(h, s.cfg.Keys.of(svc), acceptTime, traffic.MaxSilence)
 }
 

@@ -58,10 +58,12 @@ var cryptoError = regexp.MustCompile(`CRYPTO_ERROR 0x[0-9a-f]+ \((local|remote)\
 // are ending.
 const lastWord = 500 * time.Millisecond
 
-// reason returns err, or the error behind it: when all connections of the client end, the
-// control connection knows why.
+// reason returns err, or the error behind it: when all connections of the client end, or an endpoint of the
+// server takes nothing any more, the control connection knows why.
 func (c *Client) reason(err error) error {
-	if err == nil || c.svc.ep != traffic.MSG || errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
+	var oe *OpError
+	gone := c.svc.ep == traffic.MSG || errors.As(err, &oe) && oe.Entry.Err == fi.ECONNREFUSED
+	if err == nil || !gone || errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
 		return err
 	}
 	t := time.NewTimer(lastWord)

@@ -23,6 +23,7 @@ import (
 	"github.com/uetkit/uetkit/cmd/uetperf/record"
 	"github.com/uetkit/uetkit/cmd/uetperf/traffic"
 	"github.com/uetkit/uetkit/fi"
+	"github.com/uetkit/uetkit/internal/portrange"
 	"github.com/uetkit/uetkit/uet"
 )
 
@@ -814,5 +815,68 @@ func TestOneRoundTripIsOneValue(t *testing.T) {
 	s.Iters, s.Warmup = 1, 0
 	if l := run(t, c, s).Run.Latency; l.Min != l.P50 || l.P50 != l.Max || l.Mean != float64(l.Max) {
 		t.Errorf("%+v", l)
+	}
+}
+
+func TestDataPorts(t *testing.T) {
+	// All that goes to the server and comes from the client is between ports that a firewall
+	// can be told to open, whatever the test.
+	sk, ck := testKeys(t)
+	here, there := portrange.Range{First: 29100, Last: 29119}, portrange.Range{First: 29120, Last: 29139}
+	control := freePort(t)
+	cfg := ServerConfig{Listen: netip.AddrPortFrom(netip.MustParseAddr("127.0.0.1"), control), Keys: sk, DataPorts: there}
+	addr := serve(t, cfg)
+	var mu sync.Mutex
+	seen := map[string]int{}
+	tap := func(d *uet.Tapped) {
+		mu.Lock()
+		defer mu.Unlock()
+		l, r := d.Local.Port(), d.Remote.Port()
+		switch {
+		case l < here.First || l > here.Last:
+			seen[fmt.Sprintf("local port %d", l)]++
+		case r >= there.First && r <= there.Last:
+			seen["data"]++
+		case r >= control && int(r) < int(control)+Ports:
+			seen["control"]++
+		default:
+			seen[fmt.Sprintf("remote port %d", r)]++
+		}
+	}
+	for _, c := range []ClientConfig{{}, {EP: traffic.MSG}, {EP: traffic.MSG, Sec: traffic.TLS, Keys: ck[traffic.TLS]}, {Sec: traffic.PSK, Keys: ck[traffic.PSK]}, {Impair: &relay.Faults{}}} {
+		c.DataPorts, c.Tap = here, tap
+		s := base(traffic.BW, traffic.TSend, 600)
+		s.EP, s.Sec, s.Paths, s.Parallel, s.Iters = c.EP, c.Sec, 3, 2, 50
+		if c.Impair != nil {
+			c.Tap, s.Paths = nil, 1 // it sees the relay in place of the server
+		}
+		cl, err := Dial(context.Background(), addr, c)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if r := run(t, cl, s).Run; r.DataCheck.OK == 0 {
+			t.Errorf("%+v: %+v", c, r.DataCheck)
+		}
+		f, err := cl.Facts(context.Background())
+		if err != nil || f.DataPorts != there.String() {
+			t.Errorf("%+v: the server says %q of its ports, %v", c, f.DataPorts, err)
+		}
+		cl.Close()
+	}
+	for what := range seen {
+		if what != "data" && what != "control" {
+			t.Errorf("%d datagrams have %s", seen[what], what)
+		}
+	}
+	if seen["data"] == 0 || seen["control"] == 0 {
+		t.Errorf("seen: %v", seen)
+	}
+
+	// A range that is too small says so.
+	c := dial(t, addr, ClientConfig{DataPorts: portrange.Range{First: 29140, Last: 29141}})
+	s := base(traffic.BW, traffic.TSend, 600)
+	s.Parallel = 4
+	if _, err := c.Run(context.Background(), s, Hooks{}); err == nil || !strings.Contains(err.Error(), "29140-29141") {
+		t.Errorf("four endpoints and two ports: %v", err)
 	}
 }

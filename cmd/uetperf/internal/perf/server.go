@@ -9,6 +9,7 @@ import (
 
 	"github.com/uetkit/uetkit/cmd/uetperf/internal/probe"
 	"github.com/uetkit/uetkit/cmd/uetperf/traffic"
+	"github.com/uetkit/uetkit/internal/portrange"
 	"github.com/uetkit/uetkit/uet"
 )
 
@@ -32,6 +33,8 @@ type ServerConfig struct {
 	// system chooses the port.
 	Listen  netip.AddrPort
 	AnyPort bool
+	// DataPorts are the UDP ports that tests take at the server; zero means any.
+	DataPorts portrange.Range
 	// Keys are the keys of the secured services.
 	Keys Keys
 	// Domain, if not "", is the interface whose addresses the server listens on.

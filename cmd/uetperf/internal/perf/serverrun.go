@@ -154,6 +154,7 @@ func (ss *session) openLegs(r *serverRun, clients []netip.AddrPort) (addrs []net
 func (ss *session) legHints(spec *traffic.Spec) *uet.Info {
 	h := hints(spec, ss.ctl.sec, acceptTime, traffic.MaxSilence)
 	h.Config.Tap = ss.srv.cfg.Tap
+	h.Config.Socket.Ports = uet.PortRange(ss.srv.cfg.DataPorts)
 	return h
 }
 

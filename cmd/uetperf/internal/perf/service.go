@@ -52,7 +52,7 @@ func (v service) at(server netip.AddrPort) netip.AddrPort {
 }
 
 // serviceOf is the service that a test needs.
-func serviceOf(s *traffic.Spec) service { return service{s.Endpoint(), s.Security()} }
+func serviceOf(s *traffic.Spec) service { return service{s.Control(), s.Security()} }
 
 func (v service) String() string {
 	s := "-e " + v.ep

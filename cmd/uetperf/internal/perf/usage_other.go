@@ -4,6 +4,7 @@ package perf
 
 import "time"
 
-func usage() (user, sys time.Duration) { return 0, 0 }
+// Usage returns zeros: this system does not tell.
+func Usage() (user, sys time.Duration) { return 0, 0 }
 
 func kernel() string { return "" }

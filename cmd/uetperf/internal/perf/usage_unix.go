@@ -8,8 +8,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// usage returns the processor time that the process has used so far.
-func usage() (user, sys time.Duration) {
+// Usage returns the processor time that the process has used so far.
+func Usage() (user, sys time.Duration) {
 	var r unix.Rusage
 	if unix.Getrusage(unix.RUSAGE_SELF, &r) != nil {
 		return 0, 0

@@ -19,6 +19,7 @@ import (
 	"time"
 
 	"github.com/uetkit/uetkit/internal/dgram"
+	"github.com/uetkit/uetkit/internal/portrange"
 	"github.com/uetkit/uetkit/internal/udp"
 )
 
@@ -152,9 +153,9 @@ type Asker struct {
 	buf  []byte
 }
 
-// Open opens an Asker at a local IP address for the Echo at to.
-func Open(local netip.Addr, to netip.AddrPort) (*Asker, error) {
-	conn, err := udp.Open(udp.Config{Addr: netip.AddrPortFrom(local, 0), RecvBuf: 1 << 20, SendBuf: 1 << 20, EveryClass: true})
+// Open opens an Asker at a local IP address, with one of these ports, for the Echo at to.
+func Open(local netip.Addr, ports portrange.Range, to netip.AddrPort) (*Asker, error) {
+	conn, err := udp.Open(udp.Config{Addr: netip.AddrPortFrom(local, 0), Ports: ports, RecvBuf: 1 << 20, SendBuf: 1 << 20, EveryClass: true})
 	if err != nil {
 		return nil, err
 	}

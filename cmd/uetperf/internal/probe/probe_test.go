@@ -11,6 +11,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/uetkit/uetkit/internal/dgram"
+	"github.com/uetkit/uetkit/internal/portrange"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -24,7 +25,7 @@ func pair(t *testing.T) (*Echo, *Asker) {
 		t.Fatal(err)
 	}
 	t.Cleanup(e.Close)
-	a, err := Open(loopback, e.Addr())
+	a, err := Open(loopback, portrange.Range{}, e.Addr())
 	if err != nil {
 		t.Fatal(err)
 	}

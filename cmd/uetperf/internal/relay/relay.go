@@ -20,6 +20,7 @@ import (
 
 	"github.com/uetkit/uetkit/internal/badnet"
 	"github.com/uetkit/uetkit/internal/dgram"
+	"github.com/uetkit/uetkit/internal/portrange"
 	"github.com/uetkit/uetkit/internal/udp"
 	"github.com/uetkit/uetkit/internal/units"
 	"github.com/uetkit/uetkit/transport/wire"
@@ -73,7 +74,9 @@ func ParseFaults(s string) (Faults, error) {
 		var err error
 		switch {
 		case p != nil:
-			*p, err = units.ParseShare(val)
+			if *p, err = units.ParseShare(val); (err != nil || *p == 1) && onlyDigits(val) && val != "0" {
+				err = fmt.Errorf("%s=%s is %s00 %%: did you mean %s%%? All is 100%%", key, val, val, val)
+			}
 		case key == "burst":
 			if _, err = fmt.Sscanf(val, "%g", &f.Burst); err == nil && !(f.Burst >= 1 && f.Burst <= 10000) {
 				err = fmt.Errorf("burst %q is not a mean length of 1 to 10000 datagrams", val)
@@ -87,6 +90,9 @@ func ParseFaults(s string) (Faults, error) {
 	}
 	return f, nil
 }
+
+// onlyDigits reports whether s is a whole number without a unit.
+func onlyDigits(s string) bool { return s != "" && strings.Trim(s, "0123456789") == "" }
 
 // String writes f as ParseFaults reads it.
 func (f Faults) String() string {
@@ -140,6 +146,7 @@ func (s *Stats) Add(o Stats) {
 type Config struct {
 	// Local is the IP address of both sockets.
 	Local  netip.Addr
+	Ports  portrange.Range // of both sockets; zero means any
 	Faults Faults
 	// NoCRC says that packets carry no trailer.
 	NoCRC bool
@@ -169,7 +176,7 @@ type side struct {
 func Open(cfg Config) (*Relay, error) {
 	r := &Relay{cfg: cfg}
 	for i := range r.side {
-		conn, err := udp.Open(udp.Config{Addr: netip.AddrPortFrom(cfg.Local, 0), EveryClass: true})
+		conn, err := udp.Open(udp.Config{Addr: netip.AddrPortFrom(cfg.Local, 0), Ports: cfg.Ports, EveryClass: true})
 		if err != nil {
 			if i == 1 {
 				_ = r.side[0].conn.Close()

@@ -148,6 +148,12 @@ func (e *steadyError) Unwrap() error        { return e.err }
 // steady is the Spec of the load beside the tests.
 func (s *soak) steady() traffic.Spec {
 	p := s.cfg.Base
+	if p.Mode == traffic.RUDI || p.Mode == traffic.UUD { // of the tests, which it is to run beside
+		p.Mode = traffic.RUD
+	}
+	if p.Durable() {
+		p.Complete = "transmit"
+	}
 	p.Test, p.Op, p.Size, p.Reply, p.Rate, p.Arrivals = traffic.Load, traffic.TSend, steadySize, steadySize, steadyRate, traffic.Poisson
 	p.Iters, p.Time, p.Warmup, p.Window, p.Parallel, p.Check, p.Progress = 0, s.cfg.Base.Time, 0, 64, 1, true, "auto"
 	return p
@@ -348,7 +354,7 @@ func Words(p *traffic.Spec) []string {
 	add(p.Reverse, "-R")
 	add(p.Bidir, "--bidir")
 	add(p.Test == traffic.Load, "--rate", strconv.FormatFloat(p.Rate, 'f', -1, 64), "--arrivals", p.Arrivals)
-	add(p.Test == traffic.Load || p.Test == traffic.RR, "--reply", strconv.FormatInt(p.Reply, 10))
+	add((p.Test == traffic.Load || p.Test == traffic.RR) && !p.OneSided(), "--reply", strconv.FormatInt(p.Reply, 10))
 	add(p.Churn, "--churn")
 	add(p.Test == traffic.Incast, "--within", strconv.FormatFloat(p.Within, 'f', -1, 64))
 	add(true, "--mode", p.Mode, "--complete", p.Complete, "--progress", p.Progress, "--gso", p.GSO)

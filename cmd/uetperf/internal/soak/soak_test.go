@@ -52,7 +52,7 @@ func base(ep string, d time.Duration) traffic.Spec {
 
 func config(addr netip.AddrPort, ep string, d time.Duration, faults *relay.Faults) Config {
 	return Config{
-		Mix: traffic.Mix{Base: base(ep, d), Sizes: []int64{0, 1, 1000, 20000, 64 << 10}, Impaired: faults != nil},
+		Mix: traffic.Mix{Base: base(ep, d), Sizes: []int64{0, 1, 1000, 20000, 64 << 10}, Impaired: faults != nil, Accesses: true, Datagrams: faults == nil},
 		Dial: func(ctx context.Context) (*perf.Client, error) {
 			return perf.Dial(ctx, addr, perf.ClientConfig{EP: ep, Impair: faults})
 		},
@@ -157,9 +157,9 @@ func TestSoakInterrupted(t *testing.T) {
 // Every test that can be drawn can be run, and all kinds are drawn.
 func TestDraw(t *testing.T) {
 	for _, ep := range []string{traffic.RDM, traffic.MSG} {
-		cfg := Config{Mix: traffic.Mix{Base: base(ep, time.Hour), Sizes: []int64{0, 1, 1000, 4 << 10, 1 << 20, 32 << 20}}}
+		cfg := Config{Mix: traffic.Mix{Base: base(ep, time.Hour), Sizes: []int64{0, 1, 1000, 4 << 10, 1 << 20, 32 << 20}, Accesses: true, Datagrams: true}}
 		s := &soak{cfg: cfg, rng: rand.New(rand.NewPCG(1, 2))}
-		kinds := map[string]int{}
+		kinds, ops := map[string]int{}, map[string]int{}
 		seeds := map[uint64]bool{}
 		for range 20000 {
 			p, kind := s.cfg.Draw(s.rng, time.Hour)
@@ -167,6 +167,7 @@ func TestDraw(t *testing.T) {
 				t.Fatalf("%v: %v", Words(&p), err)
 			}
 			kinds[kind]++
+			ops[p.Op+" "+p.Mode]++
 			if seeds[p.Seed] {
 				t.Fatal("a seed came twice")
 			}
@@ -178,6 +179,29 @@ func TestDraw(t *testing.T) {
 		want := map[string]int{traffic.RDM: 8, traffic.MSG: 7}[ep]
 		if len(kinds) != want {
 			t.Errorf("%s: %v, want %d kinds", ep, kinds, want)
+		}
+		// Messages and writedata, fadd, swap, cas by two modes each, write and read by three, datagrams by one.
+		if want := map[string]int{traffic.RDM: 3*2 + 4*2 + 2*3 + 1, traffic.MSG: 3*2 + 4*2 + 2*3}[ep]; len(ops) != want {
+			t.Errorf("%s: %v, want %d operations by mode", ep, ops, want)
+		}
+		for _, pin := range []traffic.Mix{{Mode: traffic.RUDI}, {Mode: traffic.UUD}, {Op: traffic.Swap}, {Complete: "commit"}, {Complete: "inject"}, {Op: traffic.Send}, {Mode: traffic.ROD, Op: traffic.Write}} {
+			m := s.cfg.Mix
+			m.Op, m.Mode, m.Complete = pin.Op, pin.Mode, pin.Complete
+			if err := m.Check(); err != nil {
+				if ep == traffic.MSG && m.Mode == traffic.UUD {
+					continue
+				}
+				t.Fatal(err)
+			}
+			for range 500 {
+				p, _ := m.Draw(s.rng, time.Hour)
+				if err := p.Validate(); err != nil {
+					t.Fatalf("%v: %v", Words(&p), err)
+				}
+				if m.Op != "" && p.Op != m.Op && p.Test != traffic.Incast && !(p.Op == traffic.TSend && m.Op == traffic.Inject) || m.Mode != "" && p.Mode != m.Mode || m.Complete != "" && p.Complete != m.Complete {
+					t.Fatalf("%v is not what is pinned: %+v", Words(&p), pin)
+				}
+			}
 		}
 		s.cfg.Mode, s.cfg.Complete, s.cfg.Op, s.cfg.GSO, s.cfg.Paths, s.cfg.Base.Paths = "rod", "delivery", traffic.Send, "on", 3, 3
 		for range 1000 {

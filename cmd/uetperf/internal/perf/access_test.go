@@ -1,0 +1,168 @@
+package perf
+
+import (
+	"runtime"
+	"sync/atomic"
+	"testing"
+
+	"github.com/uetkit/uetkit/cmd/uetperf/internal/relay"
+	"github.com/uetkit/uetkit/cmd/uetperf/traffic"
+	"github.com/uetkit/uetkit/uet"
+)
+
+// Each operation on memory of the server runs in each test that has it. What was read, written and added
+// is verified.
+func TestRunAccesses(t *testing.T) {
+	c := dial(t, serve(t, ServerConfig{}), ClientConfig{})
+	for _, test := range []string{traffic.Lat, traffic.BW, traffic.Rate} {
+		for _, op := range []string{traffic.Write, traffic.Read, traffic.FAdd, traffic.Swap, traffic.CAS} {
+			for _, mode := range []string{"rud", "rod"} {
+				for _, level := range []string{"transmit", "delivery"} {
+					for _, progress := range []string{"auto", "manual"} {
+						s := base(test, op, 400)
+						if op == traffic.CAS {
+							s.Size = 8
+						}
+						s.Mode, s.Complete, s.Progress = mode, level, progress
+						t.Run(test+"/"+op+"/"+mode+"/"+level+"/"+progress, func(t *testing.T) {
+							r := run(t, c, s).Run
+							if r.Msgs > s.Iters || r.Msgs < s.Iters-64 || r.Lost == nil || *r.Lost != 0 {
+								t.Errorf("%d operations, lost %v", r.Msgs, r.Lost)
+							}
+							want := s.Iters + s.Warmup
+							if op == traffic.Write {
+								want = int64(s.Places())
+							}
+							if r.DataCheck.OK != want || r.DataCheck.Wrong != 0 {
+								t.Errorf("data check %+v, want %d ok", r.DataCheck, want)
+							}
+							if s.Pingpong() && (r.Latency == nil || !r.Latency.RTT) || !s.Pingpong() && (r.GoodputBPS == nil || r.MeasuredAt != "sender") {
+								t.Errorf("measured %+v", r)
+							}
+						})
+					}
+				}
+			}
+		}
+	}
+}
+
+// Mode rudi runs in each test of write and read: all that is written or read after the first operation goes
+// by RUDI, also if packets are lost, and then some are sent again.
+func TestRunRUDI(t *testing.T) {
+	var answers atomic.Uint64
+	addr := serve(t, ServerConfig{Closed: func(ep *uet.Endpoint) { answers.Add(ep.Stats().RUDIAnswers) }})
+	good := dial(t, addr, ClientConfig{})
+	bad := dial(t, addr, ClientConfig{Impair: &relay.Faults{Loss: 0.02, Seed: 5}})
+	for _, test := range []string{traffic.Lat, traffic.BW, traffic.Rate} {
+		for _, op := range []string{traffic.Write, traffic.Read} {
+			for _, level := range []string{"transmit", "delivery"} {
+				for name, c := range map[string]*Client{"good": good, "bad": bad} {
+					s := base(test, op, 400)
+					s.Mode, s.Complete = traffic.RUDI, level
+					t.Run(test+"/"+op+"/"+level+"/"+name, func(t *testing.T) {
+						was := answers.Load()
+						r := run(t, c, s).Run
+						want := s.Iters + s.Warmup
+						if n := int64(answers.Load() - was); n < want-int64(s.Window) {
+							t.Errorf("%d answers by RUDI to %d operations", n, want)
+						}
+						if op == traffic.Write {
+							want = int64(s.Places())
+						}
+						if r.DataCheck.OK != want || r.DataCheck.Wrong != 0 || r.Lost == nil || *r.Lost != 0 {
+							t.Errorf("data check %+v, want %d ok, lost %v", r.DataCheck, want, r.Lost)
+						}
+						if c == bad && r.Transport.RtxRTO == 0 {
+							t.Error("nothing was sent again")
+						}
+					})
+				}
+			}
+		}
+	}
+}
+
+// Completion level match runs in each test that sends.
+func TestRunMatchComplete(t *testing.T) {
+	c := dial(t, serve(t, ServerConfig{}), ClientConfig{})
+	for _, test := range []string{traffic.Lat, traffic.BW} {
+		for _, op := range []string{traffic.Send, traffic.TSend} {
+			s := base(test, op, 3000)
+			s.Complete = "match"
+			if r := run(t, c, s).Run; r.DataCheck.Wrong != 0 || r.Lost == nil || *r.Lost != 0 {
+				t.Errorf("%s %s: %+v, lost %v", test, op, r.DataCheck, r.Lost)
+			}
+		}
+	}
+}
+
+// Durable writes go to a mapped file and are verified there.
+func TestRunCommitComplete(t *testing.T) {
+	if runtime.GOOS != "linux" {
+		t.Skip("durable writes need Linux")
+	}
+	c := dial(t, serve(t, ServerConfig{}), ClientConfig{})
+	for _, test := range []string{traffic.Lat, traffic.BW, traffic.Rate} {
+		s := base(test, traffic.Write, 100)
+		s.Complete = "commit"
+		if r := run(t, c, s).Run; r.DataCheck.OK != int64(s.Places()) || r.DataCheck.Wrong != 0 || r.Lost == nil || *r.Lost != 0 {
+			t.Errorf("%s: %+v, lost %v", test, r.DataCheck, r.Lost)
+		}
+	}
+}
+
+// A write with data tells the application of the server its number, once each; what was written is verified.
+func TestRunWriteData(t *testing.T) {
+	c := dial(t, serve(t, ServerConfig{}), ClientConfig{})
+	for _, test := range []string{traffic.Lat, traffic.BW, traffic.Rate, traffic.Load} {
+		for _, mode := range []string{"rud", "rod"} {
+			for _, progress := range []string{"auto", "manual"} {
+				s := base(test, traffic.WriteData, 5000)
+				if test == traffic.Load {
+					s = exchanging(test, traffic.WriteData, 5000, 0)
+				}
+				s.Mode, s.Progress = mode, progress
+				t.Run(test+"/"+mode+"/"+progress, func(t *testing.T) {
+					r := run(t, c, s).Run
+					want := s.Iters + s.Warmup
+					if test == traffic.Load {
+						want = r.Msgs + s.Warmup
+					}
+					if r.DataCheck.OK != want || r.DataCheck.Wrong != 0 || r.Lost == nil || *r.Lost != 0 {
+						t.Errorf("data check %+v, want %d ok, lost %v", r.DataCheck, want, r.Lost)
+					}
+				})
+			}
+		}
+	}
+}
+
+// A load of accesses: none is left out, each ends with its completion, and what was read, written and added is
+// verified.
+func TestLoadOfAccesses(t *testing.T) {
+	c := dial(t, serve(t, ServerConfig{}), ClientConfig{})
+	for _, v := range []struct {
+		op, mode string
+		size     int64
+	}{{traffic.Write, "rud", 3000}, {traffic.Write, traffic.RUDI, 3000}, {traffic.Read, "rod", 20000}, {traffic.Read, traffic.RUDI, 3000}, {traffic.FAdd, "rud", 16}, {traffic.Swap, "rud", 8}, {traffic.CAS, "rud", 8}} {
+		t.Run(v.op+"/"+v.mode, func(t *testing.T) {
+			s := exchanging(traffic.Load, v.op, v.size, 0)
+			s.Mode, s.Parallel, s.Window = v.mode, 2, 8
+			r := run(t, c, s).Run
+			if r.Load.Offered != r.Msgs+r.Load.Unsent || r.Load.Offered < 1450 || r.Load.Offered > 1550 || *r.Lost != 0 {
+				t.Errorf("%+v, %d ended, %d lost; want all of 1500", r.Load, r.Msgs, *r.Lost)
+			}
+			want := r.Msgs + s.Warmup*int64(s.Parallel)
+			if v.op == traffic.Write {
+				want = int64(s.Places() * s.Parallel)
+			}
+			if d := r.DataCheck; d.Wrong != 0 || d.OK > want || v.op != traffic.Write && d.OK != want || d.OK == 0 {
+				t.Errorf("data check %+v, want %d ok", d, want)
+			}
+			if r.Latency == nil || !r.Latency.RTT || r.Latency.P50 <= 0 {
+				t.Errorf("latency %+v", r.Latency)
+			}
+		})
+	}
+}

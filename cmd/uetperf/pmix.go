@@ -1,0 +1,5 @@
+//go:build pmix
+
+package main
+
+import _ "github.com/uetkit/uetkit/mp/pmix" // links uetperf dynamically, so not by default

@@ -1,0 +1,33 @@
+package mp
+
+// Vanish closes the endpoint without a word, as a process that is killed does.
+func (w *World) Vanish() error {
+	w.closed.Store(true)
+	w.cancelAll(ErrClosed)
+	return w.shut()
+}
+
+// Parts is how many messages collectives of this rank on c have sent.
+func (c *Comm) Parts() int {
+	c.coll.mu.Lock()
+	defer c.coll.mu.Unlock()
+	return c.coll.parts + c.coll.away
+}
+
+// CutAt makes the world cut messages that are longer than n bytes.
+func (w *World) CutAt(n int) { w.most = n }
+
+// MaxSends is how many sends the provider has at most.
+const MaxSends = maxSends
+
+// Room is how many more sends the provider takes now.
+func (w *World) Room() int {
+	n, err := w.ep.TxSizeLeft()
+	if err != nil {
+		return -1
+	}
+	return n
+}
+
+// HearBye is what a rank does that hears that another one leaves.
+func (w *World) HearBye(rank byte) { w.heard([]byte{ctlBye, rank, 0, 0, 0}) }

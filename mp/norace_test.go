@@ -1,0 +1,5 @@
+//go:build !race
+
+package mp_test
+
+const raceEnabled = false

@@ -1,0 +1,384 @@
+package mp
+
+import (
+	"context"
+	"slices"
+)
+
+// Reduce combines in of all ranks into out of the root. out is not used elsewhere; in and out may
+// be the same slice.
+func Reduce[T Number](ctx context.Context, c *Comm, in, out []T, op Op[T], root int, opts ...Option) error {
+	a := c.chooseReduction(KindReduce, len(bytesOf(in)), len(in), opts)
+	if err := c.enter(KindReduce, elemType[T](), len(in), root, a); err != nil {
+		return err
+	}
+	return c.leave(ctx, reduce(ctx, c, in, out, op, root, a, slices.Contains(opts, InOrder)))
+}
+
+func reduce[T Number](ctx context.Context, c *Comm, in, out []T, op Op[T], root int, a Algorithm, ordered bool) error {
+	if c.rank == root {
+		if err := lengths(KindReduce, "out", len(out), len(in)); err != nil {
+			return err
+		}
+	}
+	acc := scratch[T](c, 0, len(in))
+	copy(acc, in)
+	var err error
+	if a == Ring {
+		if err = reduceRing(ctx, c, acc, op); err == nil {
+			err = gatherParts(ctx, c, acc, root)
+		}
+	} else {
+		err = reduceTree(ctx, c, acc, op, root, ordered)
+	}
+	if err == nil && c.rank == root {
+		copy(out, acc)
+	}
+	return err
+}
+
+// reduceTree is by a binomial tree. In order, the tree is that of rank 0, which passes the
+// result on to the root.
+func reduceTree[T Number](ctx context.Context, c *Comm, acc []T, op Op[T], root int, ordered bool) error {
+	top := root
+	if ordered {
+		top = 0
+	}
+	v := c.from(top)
+	in := scratch[T](c, 1, len(acc))
+	for mask := 1; mask < c.size; mask *= 2 {
+		if v&mask != 0 {
+			if err := c.put(c.at(top, v-mask), bytesOf(acc)); err != nil {
+				return err
+			}
+			break
+		}
+		if v+mask < c.size {
+			if err := c.get(ctx, c.at(top, v+mask), bytesOf(in)); err != nil {
+				return err
+			}
+			op(acc, in)
+		}
+	}
+	switch {
+	case top == root:
+		return nil
+	case c.rank == top:
+		return c.put(root, bytesOf(acc))
+	case c.rank == root:
+		return c.getApart(ctx, top, bytesOf(in), func() { copy(acc, in) })
+	}
+	return nil
+}
+
+// getApart receives into a buffer that no send reads, and then lets use take it: acc may still
+// be on its way.
+func (c *Comm) getApart(ctx context.Context, src int, p []byte, use func()) error {
+	if err := c.get(ctx, src, p); err != nil {
+		return err
+	}
+	if err := c.sent(ctx); err != nil {
+		return err
+	}
+	use()
+	return nil
+}
+
+// sent waits until the buffers of all sends of this collective are free.
+func (c *Comm) sent(ctx context.Context) error {
+	for i, r := range c.coll.sends {
+		if _, err := r.wait(ctx); err != nil {
+			c.coll.sends = append(c.coll.sends[:0], c.coll.sends[i+1:]...)
+			return err
+		}
+	}
+	c.coll.sends = c.coll.sends[:0]
+	return nil
+}
+
+// reduceRing combines part i of acc at rank i, in Size-1 steps of a ring.
+func reduceRing[T Number](ctx context.Context, c *Comm, acc []T, op Op[T]) error {
+	p := c.size
+	in := scratch[T](c, 1, (len(acc)+p-1)/p)
+	right, left := (c.rank+1)%p, (c.rank+p-1)%p
+	for s := 1; s < p; s++ {
+		out := span(acc, (c.rank+2*p-s)%p, p)
+		mine := span(acc, (c.rank+2*p-s-1)%p, p)
+		part := in[:len(mine)]
+		if err := c.swap(ctx, right, bytesOf(out), left, bytesOf(part)); err != nil {
+			return err
+		}
+		op(mine, part)
+		if err := c.sent(ctx); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// gatherParts brings part i of acc from rank i to the root.
+func gatherParts[T Number](ctx context.Context, c *Comm, acc []T, root int) error {
+	if c.rank != root {
+		return c.put(root, bytesOf(span(acc, c.rank, c.size)))
+	}
+	for i := range c.size {
+		if i == root {
+			continue
+		}
+		if err := c.get(ctx, i, bytesOf(span(acc, i, c.size))); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Allreduce combines in of all ranks into out of all ranks. in and out may be the same slice.
+func Allreduce[T Number](ctx context.Context, c *Comm, in, out []T, op Op[T], opts ...Option) error {
+	a := c.chooseReduction(KindAllreduce, len(bytesOf(in)), len(in), opts)
+	if err := c.enter(KindAllreduce, elemType[T](), len(in), -1, a); err != nil {
+		return err
+	}
+	return c.leave(ctx, allreduceInto(ctx, c, in, out, op, a))
+}
+
+func allreduceInto[T Number](ctx context.Context, c *Comm, in, out []T, op Op[T], a Algorithm) error {
+	if err := lengths(KindAllreduce, "out", len(out), len(in)); err != nil {
+		return err
+	}
+	copy(out, in)
+	return allreduce(ctx, c, out, op, a)
+}
+
+// allreduce combines acc of all ranks in place.
+func allreduce[T Number](ctx context.Context, c *Comm, acc []T, op Op[T], a Algorithm) error {
+	switch a {
+	case Ring:
+		if err := reduceRing(ctx, c, acc, op); err != nil {
+			return err
+		}
+		return c.ring(ctx, 0, func(i int) []byte { return bytesOf(span(acc, i, c.size)) })
+	case Rabenseifner:
+		return folded(ctx, c, acc, op, rabenseifner[T])
+	}
+	return folded(ctx, c, acc, op, doubling[T])
+}
+
+// folded does a reduction of a power of two of ranks. Of the first ranks, as many pairs as there
+// are too many, the even ones give their vector to their neighbours and get the result from
+// them. Pairs are neighbours, so the order of ranks is kept.
+func folded[T Number](ctx context.Context, c *Comm, acc []T, op Op[T], f func(context.Context, *Comm, []T, Op[T], fold) error) error {
+	p := 1
+	for 2*p <= c.size {
+		p *= 2
+	}
+	rest := c.size - p
+	n := fold{p: p, rest: rest, v: c.rank - rest}
+	if c.rank < 2*rest {
+		n.v = c.rank / 2
+		if c.rank%2 == 0 {
+			if err := c.put(c.rank+1, bytesOf(acc)); err != nil {
+				return err
+			}
+			in := scratch[T](c, 1, len(acc))
+			return c.getApart(ctx, c.rank+1, bytesOf(in), func() { copy(acc, in) })
+		}
+		in := scratch[T](c, 1, len(acc))
+		if err := c.get(ctx, c.rank-1, bytesOf(in)); err != nil {
+			return err
+		}
+		op(in, acc)
+		copy(acc, in)
+	}
+	if err := f(ctx, c, acc, op, n); err != nil {
+		return err
+	}
+	if c.rank < 2*rest {
+		return c.put(c.rank-1, bytesOf(acc))
+	}
+	return nil
+}
+
+// A fold is a rank's place among a power of two of ranks.
+type fold struct{ p, rest, v int }
+
+// rank is the rank of a place.
+func (n fold) rank(v int) int {
+	if v < n.rest {
+		return 2*v + 1
+	}
+	return v + n.rest
+}
+
+// doubling exchanges the whole vector with a rank at distance 1, 2, 4, …. Both combine the
+// lower with the higher, so all have the same bits.
+func doubling[T Number](ctx context.Context, c *Comm, acc []T, op Op[T], n fold) error {
+	in := scratch[T](c, 1, len(acc))
+	for d := 1; d < n.p; d *= 2 {
+		to := n.rank(n.v ^ d)
+		if err := c.swap(ctx, to, bytesOf(acc), to, bytesOf(in)); err != nil {
+			return err
+		}
+		if err := c.sent(ctx); err != nil {
+			return err
+		}
+		if n.v&d == 0 {
+			op(acc, in)
+		} else {
+			op(in, acc)
+			copy(acc, in)
+		}
+	}
+	return nil
+}
+
+// rabenseifner halves the vector with a rank at distance p/2, p/4, … until each has one part,
+// and then doubles it again.
+func rabenseifner[T Number](ctx context.Context, c *Comm, acc []T, op Op[T], n fold) error {
+	in := scratch[T](c, 1, len(acc))
+	lo, hi := 0, n.p
+	for d := n.p / 2; d > 0; d /= 2 {
+		to, mid := n.rank(n.v^d), (lo+hi)/2
+		out, mine := spans(acc, mid, hi, n.p), spans(acc, lo, mid, n.p)
+		if n.v&d != 0 {
+			out, mine = mine, out
+		}
+		part := in[:len(mine)]
+		if err := c.swap(ctx, to, bytesOf(out), to, bytesOf(part)); err != nil {
+			return err
+		}
+		if n.v&d == 0 {
+			op(mine, part)
+			hi = mid
+		} else {
+			op(part, mine)
+			copy(mine, part)
+			lo = mid
+		}
+	}
+	for d := 1; d < n.p; d *= 2 {
+		to, size := n.rank(n.v^d), hi-lo
+		from, last := hi, hi+size
+		if n.v&d != 0 {
+			from, last = lo-size, lo
+		}
+		theirs := spans(acc, from, last, n.p)
+		if err := c.sent(ctx); err != nil { // theirs may be what was sent above
+			return err
+		}
+		if err := c.swap(ctx, to, bytesOf(spans(acc, lo, hi, n.p)), to, bytesOf(theirs)); err != nil {
+			return err
+		}
+		lo, hi = min(lo, from), max(hi, last)
+	}
+	return nil
+}
+
+// ReduceScatter combines in of all ranks, and leaves block i of the result in out of rank i
+// (MPI_Reduce_scatter_block): in has as many blocks of the length of out as there are ranks.
+func ReduceScatter[T Number](ctx context.Context, c *Comm, in, out []T, op Op[T], opts ...Option) error {
+	a := c.chooseReduction(KindReduceScatter, len(bytesOf(out)), len(out), opts)
+	if err := c.enter(KindReduceScatter, elemType[T](), len(out), -1, a); err != nil {
+		return err
+	}
+	return c.leave(ctx, reduceScatter(ctx, c, in, out, op, a))
+}
+
+func reduceScatter[T Number](ctx context.Context, c *Comm, in, out []T, op Op[T], a Algorithm) error {
+	if err := lengths(KindReduceScatter, "in", len(in), c.size*len(out)); err != nil {
+		return err
+	}
+	acc := scratch[T](c, 0, len(in))
+	copy(acc, in)
+	if a == Ring {
+		err := reduceRing(ctx, c, acc, op)
+		copy(out, span(acc, c.rank, c.size))
+		return err
+	}
+	if err := reduceTree(ctx, c, acc, op, 0, true); err != nil {
+		return err
+	}
+	return c.scatterFlat(ctx, bytesOf(acc), bytesOf(out), 0)
+}
+
+// Scan combines in of the ranks up to this one into out (MPI_Scan). in and out may be the same
+// slice.
+func Scan[T Number](ctx context.Context, c *Comm, in, out []T, op Op[T]) error {
+	a := c.choose(KindScan, len(bytesOf(in)), len(in))
+	if err := c.enter(KindScan, elemType[T](), len(in), -1, a); err != nil {
+		return err
+	}
+	return c.leave(ctx, scan(ctx, c, in, out, op))
+}
+
+// Exscan combines in of the ranks below this one into out (MPI_Exscan). out of rank 0 is left as
+// it is. in and out may be the same slice.
+func Exscan[T Number](ctx context.Context, c *Comm, in, out []T, op Op[T]) error {
+	a := c.choose(KindExscan, len(bytesOf(in)), len(in))
+	if err := c.enter(KindExscan, elemType[T](), len(in), -1, a); err != nil {
+		return err
+	}
+	return c.leave(ctx, exscan(ctx, c, in, out, op))
+}
+
+func scan[T Number](ctx context.Context, c *Comm, in, out []T, op Op[T]) error {
+	if err := lengths(KindScan, "out", len(out), len(in)); err != nil {
+		return err
+	}
+	copy(out, in)
+	return prefixes(ctx, c, out, op, func([]T) {})
+}
+
+func exscan[T Number](ctx context.Context, c *Comm, in, out []T, op Op[T]) error {
+	if err := lengths(KindExscan, "out", len(out), len(in)); err != nil {
+		return err
+	}
+	acc := scratch[T](c, 0, len(in))
+	copy(acc, in)
+	first := true
+	return prefixes(ctx, c, acc, op, func(below []T) {
+		if !first {
+			both := scratch[T](c, 2, len(in))
+			copy(both, below)
+			op(both, out)
+			below = both
+		}
+		copy(out, below)
+		first = false
+	})
+}
+
+// prefixes combines acc with what the ranks below gave: after step d it has what the 2d ranks up
+// to this one gave. got sees what comes in each step, of the ranks just below those so far.
+func prefixes[T Number](ctx context.Context, c *Comm, acc []T, op Op[T], got func([]T)) error {
+	in := scratch[T](c, 1, len(acc))
+	for d := 1; d < c.size; d *= 2 {
+		if c.rank+d < c.size {
+			if err := c.put(c.rank+d, bytesOf(acc)); err != nil {
+				return err
+			}
+		}
+		if c.rank < d {
+			continue
+		}
+		if err := c.get(ctx, c.rank-d, bytesOf(in)); err != nil {
+			return err
+		}
+		if err := c.sent(ctx); err != nil {
+			return err
+		}
+		got(in)
+		op(in, acc)
+		copy(acc, in)
+	}
+	return nil
+}
+
+// chooseReduction is choose; in order only some algorithms do.
+func (c *Comm) chooseReduction(k Kind, bytes, count int, opts []Option) Algorithm {
+	if slices.Contains(opts, InOrder) {
+		return inOrder[k]
+	}
+	return c.choose(k, bytes, count)
+}
+
+var inOrder = map[Kind]Algorithm{KindReduce: Binomial, KindAllreduce: RecursiveDoubling, KindReduceScatter: Binomial}

@@ -1,0 +1,479 @@
+package ses
+
+import (
+	"slices"
+	"time"
+
+	"github.com/uetkit/uetkit/transport/wire"
+)
+
+// This file is the receiving side of deferrable sends (S-DEF). A message for which there is no
+// receive and no room is kept as a header: it stands among the unexpected ones, in their order,
+// and takes none of their memory. A receive that matches it is reserved for it, and an RTR asks
+// for the message. What comes then goes straight to the receive. The RTR waits until the source is
+// proven, because nothing is to be sent to where a forged packet says (T27); and what a source
+// that may be forged holds is taken from it while something else waits (T15).
+//
+// A deferred message lives as long as the PDC on which it was deferred. If that fails, or the
+// source has no such message any more, its receive goes back to its place in the order.
+
+// An offerKey names a deferred message: its peer, and the restart token that the peer gave it. Our
+// token for it is the same (S-DEF-06). Rendezvous sends have tokens of their own (aPull).
+type offerKey struct {
+	peer  uint32
+	token uint64
+}
+
+// offering holds the messages of peers that were deferred and have not come again.
+type offering struct {
+	offers    map[offerKey]int32 // their places in incoming.in
+	deferrals index              // the same, by PDC and message id
+	token     uint32             // the restart token of the request being executed, 0: it is not deferrable
+	unasked   []offerKey         // those with a receive whose RTR has found no place among the sends
+}
+
+func (s *SES) deferralHash(pdc uint32, id uint16) uint32 {
+	return s.hash(uint64(pdc)<<16|uint64(id), 5)
+}
+
+// findDeferred returns the deferred message of which a packet of its first attempt came, nil if
+// there is none.
+func (s *SES) findDeferred(pdc uint32, id uint16) *inmsg {
+	for i := s.deferrals.first(s.deferralHash(pdc, id)); i != none; i = s.deferrals.next(i) {
+		if m := s.in.at(i); m.pdc == pdc && m.msgID == id {
+			return m
+		}
+	}
+	return nil
+}
+
+// eachDeferral calls do for each deferred message. do may forget that message, and no other.
+func (s *SES) eachDeferral(do func(i int32, m *inmsg)) {
+	if len(s.offers) == 0 {
+		return
+	}
+	for b := range s.deferrals.buckets {
+		for i := s.deferrals.first(uint32(b)); i != none; {
+			next := s.deferrals.next(i)
+			do(i, s.in.at(i))
+			i = next
+		}
+	}
+}
+
+// deferrableRequest executes one packet of a deferrable send. Apart from its tokens it is an
+// ordinary send.
+func (s *SES) deferrableRequest(r *wire.ReqStd, data []byte) *Result {
+	own, ours := r.RestartTokens()
+	if r.BufOff = 0; r.Opcode == wire.OpDeferrableTSend {
+		r.Opcode = wire.OpTaggedSend
+	} else {
+		r.Opcode = wire.OpSend
+	}
+	_, m := s.findIn(s.src.PDC, r.MsgID)
+	if r.Flags&single == wire.SESEOM && r.PayloadLen == 0 {
+		switch {
+		case m != nil: // S-MSC-04: no more comes of it.
+			return s.msgError(s.src, r)
+		case ours != 0:
+			return s.recheckOffer(r, own, ours)
+		}
+		return s.nothingNew()
+	}
+	off, data, bad := s.extent(r, data)
+	switch {
+	case bad != nil:
+		return bad
+	case m != nil:
+		return s.part(s.src, r, off, data)
+	case ours != 0: // a message that was deferred, and comes again
+		i, m := s.restarted(r, own, ours)
+		if m == nil {
+			return s.refuse(s.src, r, wire.RCUndeliverable, uint32(len(data)))
+		}
+		return s.resume(i, m, r, off, data)
+	}
+	if m = s.findDeferred(s.src.PDC, r.MsgID); m != nil && !m.isPull() {
+		if r.Flags&wire.SESSOM != 0 {
+			m.som, m.hasData, m.data = true, r.Flags&wire.SESHD != 0, r.HeaderData
+		}
+		return s.nothingNew()
+	}
+	s.token = own
+	var res *Result
+	if r.Flags&single == single {
+		res = s.whole(&s.src, data)
+	} else {
+		res = s.part(s.src, r, off, data)
+	}
+	s.token = 0
+	return res
+}
+
+// matchOnly reports whether the request being executed is of a message that is to be deferred while
+// no receive has it, even if there is room: it is deferrable, and its initiator wants to know when it
+// is where the application sees it (DC).
+func (s *SES) matchOnly(r *wire.ReqStd) bool { return s.token != 0 && r.Flags&wire.SESDC != 0 }
+
+// recheckOffer answers whether a deferred message is still here, whose PDC its initiator has closed. The
+// PDC of the question takes its place.
+func (s *SES) recheckOffer(r *wire.ReqStd, own, ours uint32) *Result {
+	i, m := s.deferral(r, own, ours)
+	if m == nil {
+		return s.rejected(wire.RCUndeliverable)
+	}
+	s.deferrals.remove(i)
+	m.pdc, m.msgID, m.epoch = s.src.PDC, r.MsgID, s.epoch
+	s.deferrals.add(i, s.deferralHash(m.pdc, m.msgID))
+	return s.special(wire.ListOverflow, 0)
+}
+
+// keepHeader keeps the header of a message for which there is no room, or refuses it if even that
+// is too much.
+func (s *SES) keepHeader(r *wire.ReqStd, tag uint64) *Result {
+	src := &s.src
+	key := offerKey{src.Peer, uint64(s.token)}
+	if i, ok := s.offers[key]; ok && !src.Later {
+		// Tokens are unique among the sends of a peer, so the other message is of a former life. Its
+		// receive may be for this one when it comes again.
+		s.withdrawOffer(i, s.in.at(i))
+		return s.nack()
+	}
+	u := s.user(src.Peer)
+	pu := s.peers.at(u)
+	s.credit(pu, src)
+	if src.Later || s.in.live() >= s.maxState() || !s.grants(pu, 0) {
+		s.putUser(u, pu)
+		return s.nack()
+	}
+	i := s.in.get()
+	m := s.in.at(i)
+	*m = inmsg{
+		tag: tag, ep: s.to.id, pdc: src.PDC, peer: src.Peer, init: r.Initiator, length: r.ReqLen, end: uint64(s.token), recv: none, user: u, tab: none,
+		block: noBlock, epoch: s.epoch, msgID: r.MsgID, state: inDeferred, opcode: r.Opcode, tagged: r.Opcode == wire.OpTaggedSend, ordered: src.Ordered,
+	}
+	if r.Flags&wire.SESSOM != 0 {
+		m.som, m.hasData, m.data = true, r.Flags&wire.SESHD != 0, r.HeaderData
+	}
+	if s.offers == nil {
+		s.offers = map[offerKey]int32{}
+	}
+	s.offers[key] = i
+	s.countKept(pu, 1, 0)
+	s.deferrals.add(i, s.deferralHash(src.PDC, r.MsgID))
+	s.list(i, m)
+	s.contend()
+	s.Stats.Unexpected++
+	s.Stats.Deferred++
+	return s.special(wire.ListOverflow, 0) // S-DEF-03
+}
+
+// reserveFor reserves a receive, or none, for a deferred message, and asks for the message.
+func (s *SES) reserveFor(rv, i int32, m *inmsg) {
+	if !m.claimed {
+		s.unlist(i, m)
+	}
+	m.claimed = false
+	m.state, m.recv, m.epoch, m.began = inOffered, rv, s.epoch, s.now
+	s.askRestart(offerKey{m.peer, m.end})
+}
+
+// askRestart sends an RTR, or begins to read a rendezvous send. If there is no place for it among the sends, Advance tries again.
+func (s *SES) askRestart(key offerKey) {
+	i, ok := s.offers[key]
+	if !ok {
+		return // the message has ended
+	}
+	in := s.in.at(i)
+	e := s.endpoints[in.ep]
+	if s.peers.at(in.user).unproven {
+		return // askProven goes on
+	}
+	if s.numSends >= maxSends {
+		s.unasked = append(s.unasked, key)
+		return
+	}
+	if in.isPull() {
+		s.pullRest(in)
+		return
+	}
+	s.rtr(e, in, e.JobID)
+}
+
+// notice queues a send without payload to a peer, which nobody posted, for the caller to fill in its header.
+func (s *SES) notice(e *endpoint, peer uint32) *send {
+	m := e.idleSend
+	if m == nil {
+		m = s.freshSend(e)
+	}
+	e.idleSend = m.idle
+	s.numSends++
+	e.sends++
+	s.seq++
+	m.buf, m.iov, m.context, m.flags, m.seq, m.peer, m.posted = nil, nil, nil, 0, s.seq, peer, s.now
+	m.kind, m.match, m.block, m.tries, m.next, m.open = evNotice, false, noBlock, 0, 0, 0
+	m.ordered, m.early, m.silent, m.odd, m.outcome = false, false, true, true, outcome{}
+	m.wireFlags, m.hdr.MsgID = wire.SESREL, s.newID()
+	m.phase = phaseReady
+	s.ready.push(m, m.seq)
+	return m
+}
+
+// turnAway has the messages that are deferred for an endpoint, which is closed, come to be refused:
+// their senders would wait for ever. What finds no place among the sends is asked for by its sender
+// (sweepDeferred).
+func (s *SES) turnAway(e *endpoint) {
+	i := slices.IndexFunc(s.endpoints, func(o *endpoint) bool { return !o.closed })
+	if i < 0 {
+		return // all PDCs end
+	}
+	s.eachDeferral(func(_ int32, m *inmsg) {
+		switch {
+		case m.ep != e.id || s.peers.at(m.user).unproven || s.numSends >= maxSends:
+		case m.isPull():
+			s.tellGivenUp(s.endpoints[i], m)
+		default:
+			s.rtr(s.endpoints[i], m, e.JobID)
+		}
+	})
+}
+
+// rtr queues the RTR of a deferred message for an endpoint with that JobID.
+func (s *SES) rtr(by *endpoint, in *inmsg, job uint32) {
+	m := s.notice(by, in.peer)
+	m.hdr = wire.ReqStd{Opcode: wire.OpDeferrableRTR, MsgID: m.hdr.MsgID, JobID: job, Initiator: in.init} // S-DEF-05
+	m.hdr.SetRTRTokens(uint32(in.end), uint32(in.end))
+}
+
+// askProven asks a peer, which has turned out to be no forgery, for what is reserved for it.
+func (s *SES) askProven(peer uint32) {
+	s.eachDeferral(func(_ int32, m *inmsg) {
+		if m.state == inOffered && m.peer == peer {
+			s.unasked = append(s.unasked, offerKey{peer, m.end})
+		}
+	})
+}
+
+// mayRelieveOffers reports whether a receive may be reserved for a source that may be forged.
+func (s *SES) mayRelieveOffers() bool {
+	return len(s.offers) != 0 && (s.unproven.kept != 0 || s.pulls.live() != 0)
+}
+
+// relieveOffers takes back the receives that are reserved for sources that may be forged, while
+// something else may wait for them.
+func (s *SES) relieveOffers(now time.Duration) {
+	if !s.mayRelieveOffers() {
+		return
+	}
+	s.eachDeferral(func(i int32, m *inmsg) {
+		if m.state != inOffered || m.recv == none || now-m.began < slowAfter || !s.peers.at(m.user).unproven {
+			return
+		}
+		if r := s.recvs.at(m.recv); !r.fixed && !r.multi && (r.space().n > 0 || r.space().wanted.on) {
+			s.withdrawOffer(i, m)
+		}
+	})
+}
+
+// sweepDeferrals gives up what was asked for and did not come for IdleTimeout (S-DEF-08), and what
+// no PDC stands for any more. A source that sends others of its messages again may have this one
+// still to send.
+func (s *SES) sweepDeferrals() {
+	s.eachDeferral(func(i int32, m *inmsg) {
+		switch {
+		case m.isPull() && (m.state == inDeferred || s.pullOf(m).read != 0):
+			// Whether it can still be read shows when it is. A read has an end of its own.
+		case m.state == inOffered && s.expired(max(m.epoch, s.peers.at(m.user).restarted)),
+			m.state == inDeferred && m.pdc == noPDC && s.expired(m.epoch):
+			s.Stats.Expired++
+			s.withdrawOffer(i, m)
+		}
+	})
+}
+
+// askAgain sends the RTRs for which there was no place.
+func (s *SES) askAgain() {
+	keys := s.unasked
+	s.unasked = nil
+	for _, key := range keys {
+		s.askRestart(key)
+	}
+}
+
+// endNotice notes that a notice has ended, and gives its place the header of ordinary sends back. If
+// it was an RTR and was refused the message will not come.
+func (s *SES) endNotice(m *send) {
+	op := m.hdr.Opcode
+	token, _ := m.hdr.RTRTokens()
+	if op == wire.OpDeferrableRTR && token == 0 && !s.closed && !s.ended {
+		s.supportAnswered(m)
+	}
+	hdr := m.hdr
+	m.hdr.Initiator, m.hdr.BufOff = m.ep.Initiator, 0
+	if op == wire.OpRead {
+		s.pullEnded(m)
+		return
+	}
+	if m.cause == OK || op != wire.OpDeferrableRTR || s.closed || s.ended {
+		return
+	}
+	key := offerKey{m.peer, uint64(token)}
+	i, ok := s.offers[key]
+	switch {
+	case !ok && m.cause == Aborted && token != 0 && m.tries < maxTransient && !m.ep.closed && s.numSends < maxSends: // it was that of turnAway
+		n := s.notice(m.ep, m.peer)
+		hdr.MsgID = n.hdr.MsgID
+		n.hdr, n.tries = hdr, m.tries+1
+	case !ok:
+	case m.cause == Aborted: // its PDC was of a former life, of the peer or of what the peer knows
+		s.unasked = append(s.unasked, key)
+	case m.cause == TimedOut || m.cause == Unreachable: // no other message of the peer will come either
+		s.eachDeferral(func(i int32, in *inmsg) {
+			if in.peer == key.peer && !in.isPull() {
+				s.withdrawOffer(i, in)
+			}
+		})
+	default:
+		s.withdrawOffer(i, s.in.at(i))
+	}
+}
+
+// restarted returns the deferred message that the packet with these tokens restarts, nil if there is
+// none.
+func (s *SES) restarted(r *wire.ReqStd, own, ours uint32) (int32, *inmsg) {
+	i, m := s.deferral(r, own, ours)
+	if m == nil || m.state != inOffered {
+		return none, nil
+	}
+	return i, m
+}
+
+// deferral returns the deferred message of which the packet with these tokens is, nil if there is none.
+func (s *SES) deferral(r *wire.ReqStd, own, ours uint32) (int32, *inmsg) {
+	i, ok := s.offers[offerKey{s.src.Peer, uint64(own)}]
+	if !ok || own != ours {
+		return none, nil
+	}
+	m := s.in.at(i)
+	if m.ep != s.to.id || m.opcode != r.Opcode || m.length != r.ReqLen || m.init != r.Initiator || m.tagged && m.tag != r.Match {
+		return none, nil
+	}
+	return i, m
+}
+
+// resume executes the first packet of a deferred message that comes again. It is an ordinary
+// message with a receive from now on.
+func (s *SES) resume(i int32, m *inmsg, r *wire.ReqStd, off uint32, data []byte) *Result {
+	pu := s.unoffer(i, m)
+	m.pdc, m.msgID, m.end, m.began, m.som, m.hasData = s.src.PDC, r.MsgID, 0, s.src.Now, false, false
+	pu.open++
+	pu.restarted = s.epoch
+	s.open++
+	s.byPDC.add(i, s.hash(uint64(m.pdc), 1))
+	s.last = i
+	if m.recv == none {
+		m.state = inGone
+		s.put(i, m, r, off, data)
+		return s.done(r.ReqLen)
+	}
+	m.state, m.matchOnly = inBound, r.Flags&wire.SESDC != 0
+	room := s.recvs.at(m.recv).size - m.base
+	m.quiet = uint64(m.length) > room
+	tooLong := m.quiet
+	s.put(i, m, r, off, data)
+	if tooLong {
+		return s.special(wire.ListExpected, uint32(room))
+	}
+	return s.done(r.ReqLen)
+}
+
+// unoffer takes a message from those that wait for their restart, or are read.
+func (s *SES) unoffer(i int32, m *inmsg) *peerUse {
+	delete(s.offers, offerKey{m.peer, m.end})
+	s.deferrals.remove(i)
+	pu := s.peers.at(m.user)
+	if !m.isPull() || !s.pullOf(m).matched {
+		s.countKept(pu, -1, 0)
+	}
+	if m.isPull() {
+		s.freePull(m)
+	}
+	return pu
+}
+
+// dropOffer forgets a deferred message without a receive.
+func (s *SES) dropOffer(i int32, m *inmsg) {
+	if m.state == inDeferred {
+		if !m.claimed {
+			s.unlist(i, m)
+		}
+		m.claimed = false
+	}
+	s.forgetOffer(i, m)
+}
+
+// forgetOffer frees a deferred message that is not in the lists of its space.
+func (s *SES) forgetOffer(i int32, m *inmsg) {
+	s.putUser(m.user, s.unoffer(i, m))
+	s.freeIn(i, m)
+}
+
+// dropDeferral ends a deferred message whose PDC is gone, or whose peer or endpoint. A PDC that was closed in
+// order says nothing of the message.
+func (s *SES) dropDeferral(i int32, m *inmsg, c Cause) {
+	switch {
+	case s.closed || s.ended || s.endpoints[m.ep].closed:
+		s.endOffer(i, m, c, 0)
+	case c == Closed || m.isPull() && s.pullOf(m).read != 0: // the read has a PDC of its own
+		m.pdc = noPDC // it stays where it is among deferrals, and is found there by no packet
+		if m.state == inDeferred {
+			m.epoch = s.epoch
+		}
+	default:
+		s.withdrawOffer(i, m)
+	}
+}
+
+// noPDC is the PDC of a deferred message whose PDC was closed.
+const noPDC = 1<<32 - 1
+
+// withdrawOffer forgets a deferred message that will not come. Its receive goes back to its place in
+// the order, unless something else is in the same buffer, or the application has claimed the message.
+func (s *SES) withdrawOffer(i int32, m *inmsg) {
+	rv, c := m.recv, PeerError
+	if m.state == inDeferred && m.claimed {
+		s.loseClaim(i, c, wire.RCUndeliverable)
+	}
+	if m.state == inDeferred || rv == none {
+		s.dropOffer(i, m)
+		return
+	}
+	r := s.recvs.at(rv)
+	if r.fixed || r.multi {
+		s.endOffer(i, m, c, wire.RCUndeliverable)
+		return
+	}
+	s.Stats.TakenBack++
+	s.Stats.Withdrawn++
+	m.recv = none
+	s.dropOffer(i, m)
+	sp := r.space()
+	// An ordered message may get it though one before it got a younger one: the receive was not there
+	// then. Otherwise it would wait beside a message that it accepts, for ever.
+	if k := s.findUnexpected(sp, r); k != none {
+		s.take(rv, r, k)
+		return
+	}
+	s.repost(sp, rv, r)
+}
+
+// endOffer forgets a deferred message, and ends its receive in error.
+func (s *SES) endOffer(i int32, m *inmsg, c Cause, rc wire.RC) {
+	if m.state == inDeferred && m.claimed {
+		s.loseClaim(i, c, rc)
+	}
+	if m.state == inOffered && m.recv != none {
+		s.failRecv(m, c, rc)
+	}
+	s.dropOffer(i, m)
+}

@@ -1,0 +1,477 @@
+package ses
+
+import "github.com/uetkit/uetkit/transport/wire"
+
+// This file is the receiving side of rendezvous sends (UE 3.4, S-RDV). Such a message has a short
+// beginning at most, the eager part, and says where in the memory of its initiator all of it lies. When
+// a receive has it the target reads the rest, straight to the receive.
+//
+// A message without a receive is announced: its header stands among the unexpected messages, as that of
+// a deferred one does (offer.go), and nothing else is kept; all of it is read later. Of one with a
+// receive the eager part is placed as it comes. When that is there, or when an announced message gets its
+// receive, the message is one that was asked for, until the read has ended. The read waits until the
+// source is proven, because nothing is to be sent to where a forged packet says (T27).
+//
+// If the read brings nothing its receive goes back to its place in the order: the initiator does not
+// offer the memory any more, because the send has ended there, or is gone. If it brings a part the
+// receive ends in error, as after a part of any message.
+//
+// What does not fit into its receive, and a message that is discarded, is read all the same: the send
+// ends when all of it was fetched (S-RDV-05).
+
+// A pull is what a rendezvous send needs at its target beside its inmsg, whose end names it.
+type pull struct {
+	in      int32           // its place in incoming.in
+	ext     wire.Rendezvous // valid if known
+	job     uint32
+	from    uint32 // the first byte to be read
+	read    Handle // the send that reads, 0: none
+	known   bool   // its first packet by offset came
+	matched bool   // it had a receive when it came: it counts in peerUse.pulls, not as a kept message
+	tries   uint8  // reads that failed and were begun anew
+}
+
+// aPull in the token of an offer says that it is a rendezvous send; the rest is its place in pulling.pulls.
+// Restart tokens have 32 bits.
+const aPull = 1 << 32
+
+// A lentKey names memory of a peer that it offers for one message.
+type lentKey struct {
+	peer uint32
+	key  uint64
+}
+
+// pulling holds the rendezvous sends of peers.
+type pulling struct {
+	pulls  table[pull]
+	byLent map[lentKey]int32 // the latest that names the memory
+}
+
+// rendezvous reports whether an opcode is that of a rendezvous send, tagged whether it is tagged.
+func rendezvous(op wire.Opcode) bool {
+	return op == wire.OpRendezvousSend || op == wire.OpRendezvousTSend
+}
+
+// ordinary is the opcode of a message that is no rendezvous send, but otherwise like one with opcode op.
+func ordinary(op wire.Opcode) wire.Opcode {
+	if op == wire.OpRendezvousTSend {
+		return wire.OpTaggedSend
+	}
+	return wire.OpSend
+}
+
+// isPull reports whether a message that was offered is a rendezvous send.
+func (m *inmsg) isPull() bool { return m.end >= aPull && rendezvous(m.opcode) }
+
+// pullOf returns the pull of a rendezvous send.
+func (s *SES) pullOf(m *inmsg) *pull { return s.pulls.at(int32(uint32(m.end))) }
+
+// rendezvousRequest executes one packet of a rendezvous send. data is what follows the standard header.
+func (s *SES) rendezvousRequest(r *wire.ReqStd, data []byte) *Result {
+	if bad := s.unfit(r, 0); bad != nil {
+		if m := s.findDeferred(s.src.PDC, r.MsgID); m != nil && m.isPull() { // S-MSC-05
+			s.loseOffer(s.pullOf(m).in, m)
+		}
+		return bad
+	}
+	var ext wire.Rendezvous
+	som := r.Flags&wire.SESSOM != 0
+	off, n, most := uint64(r.MsgOff), uint64(r.PayloadLen), uint64(r.ReqLen)
+	if som {
+		x, k, err := wire.ParseRendezvous(data)
+		if err != nil || x.EagerLen > r.ReqLen {
+			return s.refuse(s.src, r, wire.RCOpViolation, 0)
+		}
+		ext, data, most = x, data[k:], uint64(x.EagerLen)
+		off, n = 0, min(uint64(len(data)), most)
+	}
+	end := off + n
+	if n > uint64(len(data)) || end > most || som && r.Flags&wire.SESEOM != 0 && end != most || n == 0 && !som {
+		return s.refuse(s.src, r, wire.RCOpViolation, 0) // S-RSM-04, S-RDV-01
+	}
+	data = data[:n]
+	i, m := s.findIn(s.src.PDC, r.MsgID)
+	all := som && ext.EagerLen == r.ReqLen
+	if m != nil && m.state == inDead && !m.same(r) && !(m.opcode == ordinary(r.Opcode) && m.length == r.ReqLen && (all || !som)) {
+		s.forget(i, m)
+		m = nil
+	}
+	if m == nil && all || m != nil && !rendezvous(m.opcode) {
+		return s.allEager(r, uint32(off), data) // S-RDV-04
+	}
+	switch {
+	case m == nil:
+		if late := s.afterHeader(r); late != nil {
+			return late
+		}
+		return s.beginPull(r, ext, som, uint32(off), data)
+	case m.state == inDead:
+		rc := m.rc
+		s.count(i, m, r, uint32(n))
+		return s.rejected(rc)
+	case s.eagerDiffers(m, r, som, uint32(off), uint32(n)) || m.tagged && m.tag != r.Match:
+		return s.refuse(s.src, r, wire.RCOpViolation, 0)
+	}
+	quiet := m.quiet
+	if p := s.pullOf(m); som {
+		p.ext, p.known = ext, true
+	}
+	if s.eager(i, m, r, uint32(off), data); quiet {
+		return s.nothingNew()
+	}
+	return s.done(r.ReqLen)
+}
+
+// allEager executes a packet of a message of which nothing is left to be read: it is an ordinary one.
+func (s *SES) allEager(r *wire.ReqStd, off uint32, data []byte) *Result {
+	r.Opcode = ordinary(r.Opcode)
+	if r.Flags&single == single {
+		return s.whole(&s.src, data)
+	}
+	return s.part(s.src, r, off, data)
+}
+
+// afterHeader answers a packet of a message of which only the header was kept. If its id means another
+// message by now the header is forgotten, and afterHeader returns nil.
+func (s *SES) afterHeader(r *wire.ReqStd) *Result {
+	if len(s.offers) == 0 {
+		return nil
+	}
+	m := s.findDeferred(s.src.PDC, r.MsgID)
+	switch {
+	case m == nil:
+		return nil
+	case m.isPull() && m.opcode == r.Opcode && m.length == r.ReqLen && m.init == r.Initiator && (!m.tagged || m.tag == r.Match) && r.Flags&wire.SESSOM == 0:
+		return s.nothingNew()
+	}
+	if m.isPull() {
+		s.loseOffer(s.pullOf(m).in, m)
+	}
+	return nil
+}
+
+// eagerDiffers reports whether a packet with n bytes contradicts the message (S-RSM-05).
+func (s *SES) eagerDiffers(m *inmsg, r *wire.ReqStd, som bool, off, n uint32) bool {
+	got := uint64(m.got) + uint64(n)
+	if m.ep != s.to.id || m.opcode != r.Opcode || m.length != r.ReqLen || m.init != r.Initiator || m.bufOff != r.BufOff || som && m.som || got > uint64(m.length) {
+		return true
+	}
+	p := s.pullOf(m)
+	all := p.ext.EagerLen
+	if !p.known {
+		return false // of the first packet itself its extension was checked; what came before it, when it comes
+	}
+	return uint64(off)+uint64(n) > uint64(all) || got > uint64(all) || got == uint64(all) && m.edges+s.span(off, n) != s.span(0, all)
+}
+
+// beginPull executes the first packet that arrives of a rendezvous send. known means that it is the first
+// by offset, which has the extension.
+func (s *SES) beginPull(r *wire.ReqStd, ext wire.Rendezvous, known bool, off uint32, data []byte) *Result {
+	src := &s.src
+	several := r.Flags&single != single
+	if src.Later && several {
+		return s.nack()
+	}
+	u := s.user(src.Peer)
+	pu := s.peers.at(u)
+	if several && int(pu.open+pu.unheard) >= s.cfg.OpenPerPeer || s.in.live() >= s.maxState() {
+		s.putUser(u, pu)
+		return s.nack()
+	}
+	tagged, tag := r.Opcode == wire.OpRendezvousTSend, r.Match
+	if !tagged {
+		tag = 0
+	}
+	sp := s.space(s.to.id, tagged)
+	rv, q := s.match(sp, tag, src.Peer, r.Initiator)
+	if q != nil && s.cfg.RefuseTooLong && uint64(r.ReqLen) > q.size-q.off {
+		s.putUser(u, pu)
+		s.refuseTooLong(rv, q, r, tag)
+		if several {
+			s.entomb(*src, r, wire.RCTooLong, uint64(r.ReqLen), uint32(len(data)))
+		}
+		return s.rejected(wire.RCTooLong)
+	}
+	s.credit(pu, src)
+	if rv == none {
+		// Without its extension the message could not be read later. That packet comes first, or soon.
+		if !known || src.Later || !s.grants(pu, 0) {
+			if known && !src.Later {
+				s.unserved(sp, tag, src.Peer, r.Initiator)
+			}
+			s.putUser(u, pu)
+			return s.nack()
+		}
+		i, m, _ := s.newPull(r, ext, u, tag)
+		m.som, m.hasData, m.data = true, r.Flags&wire.SESHD != 0, r.HeaderData
+		m.state = inDeferred
+		s.offer(i, m)
+		s.countKept(pu, 1, 0)
+		s.list(i, m)
+		s.contend()
+		s.Stats.Unexpected++
+		s.Stats.Announced++
+		return s.special(wire.ListOverflow, 0) // S-RDV-07
+	}
+	i, m, p := s.newPull(r, ext, u, tag)
+	p.known, p.matched = known, true
+	m.state, m.recv = inBound, rv
+	pu.pulls++
+	pu.open++
+	s.open++
+	s.byPDC.add(i, s.hash(uint64(src.PDC), 1))
+	s.last = i
+	if src.Ordered {
+		s.inOrder(src.Peer, q)
+	}
+	room := q.size
+	if q.multi {
+		room -= q.off
+		m.base = s.pack(rv, q, uint64(r.ReqLen))
+	}
+	tooLong := uint64(r.ReqLen) > room
+	m.quiet = tooLong || src.Unproven
+	s.eager(i, m, r, off, data)
+	switch {
+	case tooLong:
+		return s.special(wire.ListExpected, uint32(room))
+	case src.Unproven:
+		return s.special(wire.ListExpected, r.ReqLen) // its initiator will tell that it has this, which proves it
+	}
+	return s.done(r.ReqLen)
+}
+
+// newPull makes the state of a rendezvous send, the first packet of which is being executed.
+func (s *SES) newPull(r *wire.ReqStd, ext wire.Rendezvous, u int32, tag uint64) (int32, *inmsg, *pull) {
+	src := &s.src
+	i, k := s.in.get(), s.pulls.get()
+	m, p := s.in.at(i), s.pulls.at(k)
+	*p = pull{in: i, ext: ext, job: r.JobID, known: true}
+	*m = inmsg{
+		tag: tag, bufOff: r.BufOff, ep: s.to.id, pdc: src.PDC, peer: src.Peer, init: r.Initiator, length: r.ReqLen, end: aPull | uint64(uint32(k)),
+		began: src.Now, recv: none, user: u, tab: none, block: noBlock, epoch: s.epoch, msgID: r.MsgID, opcode: r.Opcode,
+		tagged: r.Opcode == wire.OpRendezvousTSend, ordered: src.Ordered,
+	}
+	return i, m, p
+}
+
+// freePull frees what a rendezvous send needed, whose message ends.
+func (s *SES) freePull(m *inmsg) {
+	p := s.pullOf(m)
+	s.stopRead(p)
+	if key := (lentKey{m.peer, p.ext.ReadMatch}); s.byLent[key] == int32(uint32(m.end)) {
+		delete(s.byLent, key)
+	}
+	if p.matched {
+		s.peers.at(m.user).pulls--
+	}
+	s.pulls.put(int32(uint32(m.end)))
+	m.end = 0
+}
+
+// offer puts a rendezvous send among the offers.
+func (s *SES) offer(i int32, m *inmsg) {
+	if s.offers == nil {
+		s.offers = map[offerKey]int32{}
+	}
+	if s.byLent == nil {
+		s.byLent = map[lentKey]int32{}
+	}
+	s.offers[offerKey{m.peer, m.end}] = i
+	s.byLent[lentKey{m.peer, s.pullOf(m).ext.ReadMatch}] = int32(uint32(m.end))
+	s.deferrals.add(i, s.deferralHash(m.pdc, m.msgID))
+}
+
+// eager places the bytes of one packet of a rendezvous send, and goes on if no byte of the eager part is
+// missing.
+func (s *SES) eager(i int32, m *inmsg, r *wire.ReqStd, off uint32, data []byte) {
+	m.epoch = s.epoch
+	if r.Flags&wire.SESSOM != 0 {
+		m.som = true
+		if m.hasData = r.Flags&wire.SESHD != 0; m.hasData {
+			m.data = r.HeaderData
+		}
+	}
+	m.got += uint32(len(data))
+	m.edges += s.span(off, uint32(len(data)))
+	s.recvs.at(m.recv).place(m.base+uint64(off), data)
+	p := s.pullOf(m)
+	switch all := p.ext.EagerLen; {
+	case !p.known || m.got < all:
+		return
+	case m.got > all || m.edges != s.span(0, all): // what came before the first packet does not fit to it
+		s.fail(i, m, PeerError, wire.RCOpViolation)
+		return
+	}
+	s.close(i, m)
+	if m.got == m.length {
+		rv := m.recv
+		s.deliver(rv, s.recvs.at(rv), m)
+		s.endPull(i, m)
+		return
+	}
+	m.state, p.from, m.began = inOffered, m.got, s.now
+	s.offer(i, m)
+	s.askRestart(offerKey{m.peer, m.end})
+}
+
+// endPull frees a rendezvous send that is no offer.
+func (s *SES) endPull(i int32, m *inmsg) {
+	s.freePull(m)
+	s.putUser(m.user, s.peers.at(m.user))
+	s.freeIn(i, m)
+}
+
+// pullRest reads what is missing of a rendezvous send that has its receive, or none because it was
+// discarded. There is a place among the sends.
+func (s *SES) pullRest(in *inmsg) {
+	p := s.pullOf(in)
+	e := s.endpoints[in.ep]
+	m := s.notice(e, in.peer)
+	m.hdr = wire.ReqStd{ // S-RDV-02, S-RDV-03
+		Opcode: wire.OpRead, MsgID: m.hdr.MsgID, JobID: p.job, PIDonFEP: p.ext.ReadPIDonFEP, RI: p.ext.ReadRI, Gen: p.ext.ReadGen,
+		Match: p.ext.ReadMatch, BufOff: p.ext.ReadOff + uint64(p.from), Initiator: e.Initiator, ReqLen: in.length - p.from,
+	}
+	m.flags = in.end
+	if in.recv != none {
+		s.readTo(m, s.recvs.at(in.recv), in.base+uint64(p.from), in.base+uint64(in.length))
+	}
+	s.readInto(m, nil)
+	p.read = handleOf(m.self, m)
+}
+
+// readTo makes the bytes from off to end of the memory of a receive, as far as there are, those that the
+// read m is for.
+func (s *SES) readTo(m *send, r *recv, off, end uint64) {
+	end = min(end, r.size)
+	if off >= end {
+		return
+	}
+	if r.iov == nil {
+		m.buf = r.buf[off:end]
+		return
+	}
+	m.iov = s.iov()
+	for _, v := range r.iov {
+		n := uint64(len(v))
+		if off < n {
+			m.iov = append(m.iov, v[off:min(n, end)])
+		}
+		if end <= n {
+			break
+		}
+		off, end = off-min(off, n), end-n
+	}
+}
+
+// Pulls reports whether h reads the rest of a rendezvous send.
+func (s *SES) Pulls(h Handle) bool {
+	_, m := s.lookup(h)
+	return m != nil && m.kind == evNotice && m.read != nil
+}
+
+// stopRead ends the read of a pull. No byte is written any more when it returns. The initiator is told, if
+// the read has begun.
+func (s *SES) stopRead(p *pull) {
+	_, m := s.lookup(p.read)
+	p.read = 0
+	if m == nil || m.read == nil {
+		return
+	}
+	m.buf = nil
+	if m.iov != nil {
+		s.putIov(m.iov)
+		m.iov = nil
+	}
+	if m.cause == OK {
+		s.withdraw(m)
+	}
+}
+
+// pullEnded ends a rendezvous send whose read m has ended, or begins another one.
+func (s *SES) pullEnded(m *send) {
+	k := int32(uint32(m.flags))
+	p := s.pulls.at(k)
+	if p.read != handleOf(m.self, m) {
+		return // stopRead was called
+	}
+	p.read = 0
+	i := p.in
+	in := s.in.at(i)
+	switch {
+	case m.cause == OK:
+		rv := in.recv
+		if rv != none {
+			s.deliver(rv, s.recvs.at(rv), in)
+		}
+		s.forgetOffer(i, in)
+	case m.cause == Cancelled || s.closed || s.ended:
+		s.endOffer(i, in, Cancelled, 0)
+	case (m.cause == Aborted || m.cause == TooBig || m.cause == NoResource) && p.tries < maxTransient:
+		// Its PDC has ended, not its initiator. If that has forgotten the send it says so now.
+		p.tries++
+		s.askRestart(offerKey{in.peer, in.end})
+	case m.read.got == 0:
+		s.withdrawOffer(i, in)
+	case m.cause == Rejected:
+		s.endOffer(i, in, PeerError, m.rc)
+	default:
+		s.endOffer(i, in, m.cause, m.rc)
+	}
+}
+
+// loseOffer ends a rendezvous send that its initiator has given up, whatever this side has done for it.
+func (s *SES) loseOffer(i int32, m *inmsg) {
+	p := s.pullOf(m)
+	if _, rd := s.lookup(p.read); rd != nil && rd.read != nil && rd.read.got != 0 {
+		s.endOffer(i, m, PeerError, wire.RCInitiatorError)
+		return
+	}
+	s.withdrawOffer(i, m)
+}
+
+// lentOf returns the offer of the peer of the request that names memory by that key, nil if there is none.
+func (s *SES) lentOf(key uint64) (int32, *inmsg) {
+	k, ok := s.byLent[lentKey{s.src.Peer, key}]
+	if !ok {
+		return none, nil
+	}
+	i := s.pulls.at(k).in
+	return i, s.in.at(i)
+}
+
+// stillHere answers whether a rendezvous send whose memory has a key is still here. Its initiator asks by a
+// NO_OP with the key, which everybody else answers with OK, when the PDC is gone by which it was announced. The PDC
+// of the question takes its place.
+func (s *SES) stillHere(r *wire.ReqStd) *Result {
+	i, m := s.lentOf(r.Match)
+	if m == nil {
+		return s.rejected(wire.RCUndeliverable)
+	}
+	s.deferrals.remove(i)
+	m.pdc, m.msgID, m.epoch = s.src.PDC, r.MsgID, s.epoch
+	s.deferrals.add(i, s.deferralHash(m.pdc, m.msgID))
+	return s.special(wire.ListOverflow, 0)
+}
+
+// tellGivenUp tells the initiator of a rendezvous send that nobody will read the rest of it.
+func (s *SES) tellGivenUp(by *endpoint, in *inmsg) {
+	p := s.pullOf(in)
+	m := s.notice(by, in.peer)
+	m.hdr = wire.ReqStd{Opcode: wire.OpMsgError, MsgID: m.hdr.MsgID, JobID: p.job, PIDonFEP: p.ext.ReadPIDonFEP, RI: p.ext.ReadRI, Gen: p.ext.ReadGen,
+		Match: p.ext.ReadMatch, BufOff: p.ext.ReadOff, Initiator: by.Initiator}
+	m.wireFlags |= wire.SESIE
+}
+
+// rendezvousError ends the rendezvous send that a MSG_ERROR gives up, by the key of its memory or by its message id.
+func (s *SES) rendezvousError(src Source, r *wire.ReqStd) bool {
+	i, m := s.lentOf(r.BufOff)
+	if r.BufOff == 0 || m == nil {
+		if m = s.findDeferred(src.PDC, r.MsgID); m == nil || !m.isPull() {
+			return false
+		}
+		i = s.pullOf(m).in
+	}
+	s.loseOffer(i, m)
+	return true
+}

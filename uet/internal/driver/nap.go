@@ -1,0 +1,79 @@
+package driver
+
+import (
+	"runtime"
+	"sync/atomic"
+	"time"
+)
+
+// Nap sleeps on the caller's thread until the socket has something, until a deadline of the
+// FEP, at most for limit, or until Rouse. The caller then takes a turn (Poll). So no other
+// thread runs between a packet and a reader that waits for it. Meanwhile the progress goroutine
+// leaves the socket alone.
+//
+// Nap reports false, at once, if the reader must Arm: another one naps or is armed, too many
+// threads of the process nap, or the Conn cannot.
+func (d *Driver) Nap(limit time.Duration) bool {
+	if d.armed.Load() > 0 || !nappers.enter() {
+		return false
+	}
+	defer nappers.leave()
+	d.h.lock()
+	s := &d.sleeper
+	if d.closed || d.out.dead || s.napping || d.armed.Load() > 0 || !d.conn.Naps() {
+		d.unlock()
+		return false
+	}
+	now, t := d.clock.tick(), d.deadline()
+	if t <= now || d.core.Events() > 0 || d.h.left() {
+		d.unlock()
+		return true
+	}
+	if s.watching {
+		d.kick() // the goroutine leaves the socket to this call, which waits for that
+	}
+	s.napping, s.watching, s.until = true, true, min(t, now+limit)
+	limit = s.until - now
+	d.unlock()
+	if !d.keepSlice && d.Crowded() {
+		shortenSlice()
+	}
+	err := d.conn.Nap(limit)
+	d.h.lock()
+	d.turns.woken = true
+	s.napping, s.watching, s.until = false, false, forever
+	if !d.closed {
+		if err != nil {
+			d.fail(err)
+		}
+		if d.auto {
+			s.until = d.clock.tick() + stepBack // at the latest
+		}
+		if d.armed.Load() > 0 {
+			d.kick() // the goroutine serves the readers that slept meanwhile
+		}
+	}
+	d.unlock()
+	return true
+}
+
+// Rouse ends a Nap that is under way, or the next one. Any goroutine may call it.
+func (d *Driver) Rouse() { d.conn.Rouse() }
+
+// nappers counts the threads of the process that Nap.
+var nappers napCount
+
+type napCount struct{ n atomic.Int32 }
+
+// enter counts one more, if that leaves a processor (P) to other goroutines: the scheduler takes
+// that of a napping thread away only late. A process with one processor may nap, because a nap
+// is short.
+func (c *napCount) enter() bool {
+	if int(c.n.Add(1)) <= max(1, runtime.GOMAXPROCS(0)-1) {
+		return true
+	}
+	c.n.Add(-1)
+	return false
+}
+
+func (c *napCount) leave() { c.n.Add(-1) }
