@@ -220,7 +220,7 @@ func (c *Conn) Echo(ev uint16) bool {
 
 // Mover returns the Conn for a caller that ensures that none of these calls runs during or
 // after Close. They do not check that and are one call shorter, which saves 20 ns each.
-func (c *Conn) Mover() Mover { return c.io }
+func (c *Conn) Mover() Mover { return moverOf(c) }
 
 // NextError fills e with the next piece of evidence that a packet did not arrive, and reports
 // whether there was one. It makes no system call without a sign of evidence. Evidence that is
