@@ -112,7 +112,7 @@ func (s *SES) EachRecv(fn func(v *RecvView)) {
 			continue
 		}
 		v = RecvView{
-			Endpoint: r.ep.id, Context: r.context, Tagged: r.tagged, Tag: r.tag, Ignore: r.ignore, HasSource: r.peer != 0, Peer: r.peer, Posted: r.posted, Size: r.size,
+			Endpoint: r.ep.id, Context: r.context, Tagged: r.tagged, Tag: r.tag, Ignore: r.ignore, HasSource: r.peer != 0, Peer: r.peer, Posted: r.posted, Size: r.size(),
 			Starved: r.space().starved && r.class != boundClass,
 		}
 		if m := bound[i]; m != nil {

@@ -150,7 +150,7 @@ func (s *SES) begin(src Source, r *wire.ReqStd, off uint32, data []byte) *Result
 	}
 	sp := s.space(s.to.id, tagged)
 	rv, p := s.match(sp, tag, src.Peer, r.Initiator)
-	if p != nil && s.cfg.RefuseTooLong && uint64(r.ReqLen) > p.size-p.off {
+	if p != nil && s.cfg.RefuseTooLong && uint64(r.ReqLen) > p.size()-p.off {
 		s.putUser(u, pu)
 		s.refuseTooLong(rv, p, r, tag)
 		s.entomb(src, r, wire.RCTooLong, uint64(r.ReqLen), uint32(len(data)))
@@ -189,7 +189,7 @@ func (s *SES) begin(src Source, r *wire.ReqStd, off uint32, data []byte) *Result
 	if src.Ordered {
 		s.inOrder(src.Peer, p)
 	}
-	room := p.size
+	room := p.size()
 	if p.multi {
 		room -= p.off
 		m.base = s.pack(rv, p, uint64(r.ReqLen))
@@ -278,7 +278,7 @@ func (s *SES) close(i int32, m *inmsg) {
 
 // deliver completes a receive whose message is all placed.
 func (s *SES) deliver(rv int32, r *recv, m *inmsg) {
-	placed := int(min(uint64(m.length), r.size-m.base))
+	placed := int(min(uint64(m.length), r.size()-m.base))
 	e := s.recvEvent(r, placed, m.tag, m.peer, m.init)
 	e.data(m.hasData, m.data)
 	s.arrived(e, int(m.length)-placed)

@@ -95,12 +95,12 @@ func (s *SES) claim(now time.Duration, e *endpoint, op *Op) {
 		s.seq++
 		r.tag, r.ignore, r.seq, r.posted, r.peer, r.init = op.Tag, op.Ignore, s.seq, now, uint32(op.Peer), op.SrcInitiator
 		r.live, r.tagged, r.simple, r.fixed, r.class = true, op.Kind.Tagged(), false, true, boundClass
-		r.size, r.buf, r.context, r.flags = uint64(len(op.Buf)), op.Buf, op.Context, op.Flags
+		r.buf, r.context, r.flags = op.Buf, op.Context, op.Flags
 		if len(op.Iov) > 0 {
-			r.buf, r.size = nil, 0
+			r.buf = nil
 			r.iov = append(s.iov(), op.Iov...)
 			for _, v := range op.Iov {
-				r.size += uint64(len(v))
+				r.iovLen += uint64(len(v))
 			}
 		}
 		s.take(i, r, c.msg)

@@ -54,8 +54,8 @@ func (s *SES) admit(sp *space) bool {
 func (s *SES) pack(i int32, r *recv, n uint64) (base uint64) {
 	base = r.off
 	r.refs++
-	r.off = min(base+(n+7)&^7, r.size)
-	if r.size-r.off < r.minFree {
+	r.off = min(base+(n+7)&^7, r.size())
+	if r.size()-r.off < r.minFree {
 		s.unpost(r.space(), i, r)
 		r.spent = true
 	}

@@ -377,7 +377,7 @@ func (s *SES) resume(i int32, m *inmsg, r *wire.ReqStd, off uint32, data []byte)
 		return s.done(r.ReqLen)
 	}
 	m.state, m.matchOnly = inBound, r.Flags&wire.SESDC != 0
-	room := s.recvs.at(m.recv).size - m.base
+	room := s.recvs.at(m.recv).size() - m.base
 	m.quiet = uint64(m.length) > room
 	tooLong := m.quiet
 	s.put(i, m, r, off, data)

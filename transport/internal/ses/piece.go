@@ -71,7 +71,7 @@ func (s *SES) Left(h Handle) (n int) {
 // the message waits for the answer to it.
 func (s *SES) AppendPiece(b []byte, p piece.Piece) []byte {
 	_, m := s.lookup(Handle(p.Msg))
-	if p.Off != 0 || p.Kind != piece.Last || m == nil || m.iov != nil || s.numResources != 0 {
+	if p.Off != 0 || p.Kind != piece.Last || m == nil || m.scattered || s.numResources != 0 {
 		return s.encode(b, p, true)
 	}
 	// The only piece of a message. Without this case 1 % more instructions (docs/perf.md, Fast paths).

@@ -184,7 +184,7 @@ func (s *SES) beginPull(r *wire.ReqStd, ext wire.Rendezvous, known bool, off uin
 	}
 	sp := s.space(s.to.id, tagged)
 	rv, q := s.match(sp, tag, src.Peer, r.Initiator)
-	if q != nil && s.cfg.RefuseTooLong && uint64(r.ReqLen) > q.size-q.off {
+	if q != nil && s.cfg.RefuseTooLong && uint64(r.ReqLen) > q.size()-q.off {
 		s.putUser(u, pu)
 		s.refuseTooLong(rv, q, r, tag)
 		if several {
@@ -224,7 +224,7 @@ func (s *SES) beginPull(r *wire.ReqStd, ext wire.Rendezvous, known bool, off uin
 	if src.Ordered {
 		s.inOrder(src.Peer, q)
 	}
-	room := q.size
+	room := q.size()
 	if q.multi {
 		room -= q.off
 		m.base = s.pack(rv, q, uint64(r.ReqLen))
@@ -343,7 +343,7 @@ func (s *SES) pullRest(in *inmsg) {
 // readTo makes the bytes from off to end of the memory of a receive, as far as there are, those that the
 // read m is for.
 func (s *SES) readTo(m *send, r *recv, off, end uint64) {
-	end = min(end, r.size)
+	end = min(end, r.size())
 	if off >= end {
 		return
 	}

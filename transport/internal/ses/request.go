@@ -212,7 +212,7 @@ func (s *SES) receiveWhole(rv *recv, r *wire.ReqStd, tag uint64, data []byte) *R
 	if s.src.Ordered {
 		s.inOrder(s.src.Peer, rv)
 	}
-	n, room, base := uint64(len(data)), rv.size, uint64(0)
+	n, room, base := uint64(len(data)), rv.size(), uint64(0)
 	if rv.multi {
 		room -= rv.off
 	}

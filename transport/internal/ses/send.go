@@ -38,50 +38,55 @@ const (
 
 // A send is one outbound message.
 type send struct {
-	context any
-	buf     []byte
-	iov     [][]byte
+	// The first three cache lines have what a short message touches (TestHotLines).
 
 	// hdr is the header of its packets, except what Append sets in it.
-	hdr       wire.ReqStd
-	wireFlags wire.SESFlags // flags of every packet: DC, REL, HD
-	kind      Kind
-	phase     phase
-	serial    uint16 // tells apart the handles of one place; never 0
-	next      uint32 // offset of the first byte that no piece has
-	open      int32  // pieces handed out that are neither answered nor failed
-	peer      uint32
-	flags     uint64
-	seq       uint64
-	block     uint32 // block of the arena copies, or noBlock
+	hdr wire.ReqStd
 
+	context any
+	buf     []byte
+	idle    *send     // next in endpoint.idleSend
+	ep      *endpoint // its endpoint, also while the place is free
+	posted  time.Duration
+
+	flags                  uint64
+	seq                    uint64
+	peer                   uint32
+	self                   int32  // its place in SES.sends
+	next                   uint32 // offset of the first byte that no piece has
+	open                   int32  // pieces handed out that are neither answered nor failed
+	block                  uint32 // block of the arena copies, or noBlock
+	serial                 uint16 // tells apart the handles of one place; never 0
+	tries                  uint16
+	wireFlags              wire.SESFlags // flags of every packet: DC, REL, HD
+	kind                   Kind
+	phase                  phase
 	ordered, early, silent bool
 	odd                    bool // silent, not simply in buf, or not simply answered
 	match                  bool // of LevelMatch
+	scattered              bool // its bytes are in iov
 	outcome
+	out    bool // counted in resource.out
+	fresh  bool // listed in SES.fresh
+	commit commitStage
+	// wasOrdered means that a deferrable send was posted as an ordered one, checking that its target is
+	// asked whether it still has it.
+	wasOrdered, checking bool
 
-	idle     *send     // next in endpoint.idleSend
-	self     int32     // its place in SES.sends
-	ep       *endpoint // its endpoint, also while the place is free
-	posted   time.Duration
-	tries    uint16
+	iov      [][]byte
 	retryAt  time.Duration // phaseWait: when to send again, 0: not yet set
 	notReady time.Duration // when the target became not ready
 	seat                   // in SES.waiting, SES.ready or resource.held
 	res      *resource     // in whose books it is: as out, probe, held or loose
-	loose    int32         // its index in resource.loose
 	read     *reading      // nil unless it is a read, or fetches
+	loose    int32         // its index in resource.loose
 	operands uint32        // of an atomic operation: its request_length
-	out      bool          // counted in resource.out
-	fresh    bool          // listed in SES.fresh
 	promised uint32        // phaseResult, phaseDeferred: the PDC of the response that says so
 	restart  uint32        // the target's restart token, from an RTR that was not heeded yet
-	// wasOrdered means that a deferrable send was posted as an ordered one, checking that its target is
-	// asked whether it still has it.
-	wasOrdered, checking bool
-	commit               commitStage
-	withData             bool  // of LevelCommit: header data goes with the question
-	sweeps               uint8 // phaseDeferred: how many there were since its target was heard about it
+	withData bool          // of LevelCommit: header data goes with the question
+	sweeps   uint8         // phaseDeferred: how many there were since its target was heard about it
+
+	_ [38]byte // whole cache lines
 }
 
 // A commitStage is how far a send of LevelCommit is.
@@ -137,7 +142,7 @@ func (s *SES) Send(now time.Duration, op *Op) (Handle, error) {
 	e.idleSend, m.buf, m.context = m.idle, op.Buf, op.Context
 	m.flags, m.seq, m.peer, m.posted = op.Flags, seq, uint32(op.Peer), now
 	m.phase, m.block, m.kind, m.tries, m.next, m.open = phaseData, noBlock, op.Kind, 0, 0, 0
-	m.ordered, m.early, m.silent, m.odd = op.Ordered, op.Level == LevelInject && !op.Silent, op.Silent, op.Silent
+	m.ordered, m.early, m.silent, m.odd, m.scattered = op.Ordered, op.Level == LevelInject && !op.Silent, op.Silent, op.Silent, false
 	// Assigned field by field, because the compiler builds a literal on the stack.
 	m.copied, m.told, m.noResponse, m.response, m.unexecuted, m.deferred, m.cause, m.rc, m.nack = false, false, false, false, false, false, OK, 0, 0
 	job, opcode, match, data, flags := op.JobID&0xffffff, wire.OpSend, uint64(0), uint64(0), wire.SESREL
@@ -243,7 +248,7 @@ func (s *SES) retain(m *send, op *Op) {
 		m.buf = op.Iov[0]
 	default:
 		m.buf = nil
-		m.iov = append(s.iov(), op.Iov...)
+		m.iov, m.scattered = append(s.iov(), op.Iov...), true
 	}
 }
 

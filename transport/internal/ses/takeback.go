@@ -228,7 +228,7 @@ func (s *SES) takeBack(now time.Duration, h *holding, over, more bool, look *int
 	pu := s.peers.at(m.user)
 	// S-MAT-04: where a later message of its peer got a younger receive, only its own is in order.
 	last := m.ordered && r.seq < s.top(m.peer)
-	keep := !r.multi && !last && !m.matchOnly && !m.isPull() && uint64(m.length) <= r.size && s.reserve(pu, &Source{Unproven: pu.unproven}, int64(m.length))
+	keep := !r.multi && !last && !m.matchOnly && !m.isPull() && uint64(m.length) <= r.size() && s.reserve(pu, &Source{Unproven: pu.unproven}, int64(m.length))
 	if !keep {
 		// It will be sent again from its beginning, or fail.
 		if !more || !h.slow && h.holder != allUnproven || s.dead >= maxDead {
@@ -350,7 +350,7 @@ func (s *SES) sendAgain(i int32, m *inmsg) {
 // last one in the buffer, the buffer has its room again.
 func (s *SES) takeBackMulti(sp *space, i int32, m *inmsg, r *recv) {
 	rv := m.recv
-	if r.off == min(m.base+(uint64(m.length)+7)&^7, r.size) && r.size-m.base >= r.minFree && r.seq >= s.topSeq {
+	if r.off == min(m.base+(uint64(m.length)+7)&^7, r.size()) && r.size()-m.base >= r.minFree && r.seq >= s.topSeq {
 		r.off, r.spent = m.base, false
 		s.repost(sp, rv, r)
 	}
