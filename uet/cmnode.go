@@ -63,7 +63,7 @@ func openNode(addr netip.AddrPort, c *Config, backlog int) (*cmNode, error) {
 	node, err := cm.Open(cfg)
 	if err != nil {
 		n.sec.leaveNode(n)
-		return nil, fmt.Errorf("%w: %w", err, openErrno(err))
+		return nil, withErrno(err, openErrno(err))
 	}
 	n.mu.Lock()
 	n.Node, n.open = node, true

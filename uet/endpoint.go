@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"net/netip"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -542,10 +543,26 @@ func (ep *Endpoint) unopened(err error) error {
 	if e == fi.EADDRINUSE && ep.info.Config.Encapsulation == Standard {
 		ip := ep.info.SrcAddr.IP
 		return fmt.Errorf("uet: enable: %w: standard encapsulation needs port %d of %v for itself, and it is taken: give each endpoint an address of its own (ip addr add), "+
-			"end what has the port (ss -ulpn 'sport = :%d' names it), or use symmetric encapsulation at both ends: %w", err, wire.Port, ip, wire.Port, e)
+			"end what has the port (ss -ulpn 'sport = :%d' names it), or use symmetric encapsulation at both ends", withErrno(err, e), wire.Port, ip, wire.Port)
 	}
-	return fmt.Errorf("uet: enable: %w: %w", err, e)
+	return fmt.Errorf("uet: enable: %w", withErrno(err, e))
 }
+
+// withErrno returns err that is e as well. Its text has the words of e once.
+func withErrno(err error, e fi.Errno) error {
+	if strings.HasSuffix(err.Error(), e.Error()) {
+		return &alsoErrno{err, e}
+	}
+	return fmt.Errorf("%w: %w", err, e)
+}
+
+// An alsoErrno is an error whose text says already which errno it is.
+type alsoErrno struct {
+	error
+	errno fi.Errno
+}
+
+func (a *alsoErrno) Unwrap() []error { return []error{a.error, a.errno} }
 
 // engine returns the configuration of the endpoint's FEP with name id, without its
 // security.

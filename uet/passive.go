@@ -198,7 +198,7 @@ func (p *PassiveEndpoint) Listen() error {
 	if err := node.Listen(p.requested); err != nil { // requests wait for mu
 		p.state, p.node, p.name = stateNew, nil, wire.Addr{}
 		node.put()
-		return fmt.Errorf("uet: listen: %w: %w", err, openErrno(err))
+		return fmt.Errorf("uet: listen: %w", withErrno(err, openErrno(err)))
 	}
 	return nil
 }

@@ -93,7 +93,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	return exitUsage
 }
 
-func oneLine(err error) string { return strings.Join(strings.Fields(err.Error()), " ") }
+func oneLine(err error) string { return cli.Usage(err) }
 
 const rootLong = `testbed plays scenarios: hosts that talk Ultra Ethernet Transport over a software switch
 that loses, delays, trims and breaks what the scenario says, and judges what came of it.
@@ -230,7 +230,7 @@ name of one that the program carries, or the path of a folder with a scenario.to
 
 func listCommand(cfg *config) *cobra.Command {
 	c := &cobra.Command{
-		Use: "list", Short: "show the scenarios, one a line", Args: cobra.NoArgs,
+		Use: "list", Short: "show the scenarios, one a line", Args: none,
 		RunE: func(*cobra.Command, []string) error { return cfg.list() },
 	}
 	c.Flags().StringSliceVar(&cfg.only, "only", nil, "`TAGS` or names (with * and ?), by comma")
@@ -277,6 +277,8 @@ func tagsAndNames() []string {
 	return words
 }
 
+func none(_ *cobra.Command, args []string) error { return cli.None(args) }
+
 func one(what string) cobra.PositionalArgs {
 	return func(c *cobra.Command, args []string) error {
 		if len(args) != 1 {
@@ -289,7 +291,7 @@ func one(what string) cobra.PositionalArgs {
 func downCommand(cfg *config) *cobra.Command {
 	var images bool
 	c := &cobra.Command{
-		Use: "down", Short: "take down labs that were left up, and what killed runs left", Args: cobra.NoArgs,
+		Use: "down", Short: "take down labs that were left up, and what killed runs left", Args: none,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cfg.down(cmd.Context(), images) },
 	}
 	c.Flags().BoolVar(&images, "images", false, "remove the images and the programs that were built for labs, too")
@@ -299,7 +301,7 @@ func downCommand(cfg *config) *cobra.Command {
 func watchCommand(cfg *config) *cobra.Command {
 	var once bool
 	c := &cobra.Command{
-		Use: "watch", Short: "show what goes on in the labs that are up", Args: cobra.NoArgs,
+		Use: "watch", Short: "show what goes on in the labs that are up", Args: none,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cfg.watch(cmd.Context(), once) },
 	}
 	c.Flags().BoolVar(&once, "once", false, "print it once and end")
@@ -315,7 +317,7 @@ func reportCommand(cfg *config) *cobra.Command {
 
 // agentCommand is the command that runs inside labs.
 func agentCommand(cfg *config) *cobra.Command {
-	c := &cobra.Command{Use: "agent", Hidden: true, Args: cobra.NoArgs, RunE: func(*cobra.Command, []string) error {
+	c := &cobra.Command{Use: "agent", Hidden: true, Args: none, RunE: func(*cobra.Command, []string) error {
 		return errors.New("agent runs inside labs: host, switch, enter")
 	}}
 	beside := func(name string) string {
@@ -332,7 +334,7 @@ func agentCommand(cfg *config) *cobra.Command {
 		return exit(n)
 	}
 	var socket string
-	host := &cobra.Command{Use: "host", Args: cobra.NoArgs, RunE: func(cmd *cobra.Command, _ []string) error {
+	host := &cobra.Command{Use: "host", Args: none, RunE: func(cmd *cobra.Command, _ []string) error {
 		return code(agent.Host(cmd.Context(), os.Getenv, beside("uetperf"), cfg.stdout, cfg.stderr))
 	}}
 	sw := &cobra.Command{Use: "switch -- ARGUMENT...", RunE: func(cmd *cobra.Command, args []string) error {

@@ -61,7 +61,7 @@ func (cfg *config) scenarios(names []string) ([]*scenario.Scenario, error) {
 		}
 	}
 	if len(out) == 0 {
-		return nil, fmt.Errorf("no scenario is %s: `testbed list` shows all with their tags", strings.Join(cfg.only, " or "))
+		return nil, fmt.Errorf("--only: no scenario has the name or tag %s: `testbed list` shows all with their tags", strings.Join(cfg.only, " or "))
 	}
 	return out, nil
 }

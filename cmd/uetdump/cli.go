@@ -10,8 +10,10 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/uetkit/uetkit/internal/cli"
+	"github.com/uetkit/uetkit/internal/spelling"
 	"github.com/uetkit/uetkit/transport/wire"
 )
 
@@ -145,7 +147,10 @@ func parse(args []string, stdout, stderr io.Writer) (*Config, int) {
 	root.SetOut(stdout)
 	root.SetErr(stderr)
 	if err := root.Execute(); err != nil {
-		text, _, _ := strings.Cut(err.Error(), "\n")
+		text := cli.Usage(err)
+		if hint := instead(root, err); hint != "" {
+			text += "; " + hint
+		}
 		fmt.Fprintf(stderr, "uetdump: %s (see uetdump -h)\n", text)
 		return nil, exitUsage
 	}
@@ -153,6 +158,44 @@ func parse(args []string, stdout, stderr io.Writer) (*Config, int) {
 		return nil, exitOK
 	}
 	return cfg, exitOK
+}
+
+// instead says what there is instead of a flag that other programs have, "" if nothing comes to
+// mind.
+func instead(cmd *cobra.Command, err error) string {
+	var flag *pflag.NotExistError
+	if !errors.As(err, &flag) {
+		return ""
+	}
+	name := flag.GetSpecifiedName()
+	if s := flag.GetSpecifiedShortnames(); s != "" {
+		name = name[:1]
+	}
+	if text := habits[name]; text != "" || len(name) < 3 {
+		return text
+	}
+	var there []string
+	cmd.Flags().VisitAll(func(f *pflag.Flag) { there = append(there, f.Name) })
+	if near := spelling.Closest(name, there, len(name)/3+1); near != "" {
+		return "did you mean --" + near + "?"
+	}
+	return ""
+}
+
+// habits are flags of tcpdump and tshark, and words of our own commands, that uetdump does not
+// have.
+var habits = map[string]string{
+	"i":      "uetdump captures nothing itself: tcpdump -i eth0 -w - udp | uetdump -",
+	"w":      "uetdump writes no captures: take tcpdump -w or uetperf --pcap",
+	"n":      "names are never looked up: leave it out",
+	"Y":      "filters are flags: --host, --port, --type, --pdc, --msg",
+	"f":      "filters are flags: --host, --port, --type, --pdc, --msg",
+	"follow": "a PDC is followed by --pdc, a message by --msg",
+	"filter": "filters are flags: --host, --port, --type, --pdc, --msg",
+	"key":    "the cluster key is --keys FILE",
+	"output": "the output goes to standard output: uetdump FILE > text",
+	"pcap":   "the capture stands alone: uetdump FILE",
+	"read":   "the capture stands alone: uetdump FILE",
 }
 
 // flags are the options as given on the command line.
@@ -169,6 +212,9 @@ func newCommand(cfg *Config, chosen *bool) *cobra.Command {
 		SilenceErrors: true, SilenceUsage: true, DisableSuggestions: true,
 		CompletionOptions: cobra.CompletionOptions{HiddenDefaultCmd: true},
 		Args: func(_ *cobra.Command, args []string) error {
+			if len(args) > 1 && strings.Contains(args[0], " ") {
+				return fmt.Errorf("%q is a filter of tcpdump: here filters are flags, --host, --port, --type, --pdc, --msg", args[0])
+			}
 			if len(args) != 1 {
 				return fmt.Errorf("give one capture file, or - for standard input, not %d", len(args))
 			}
@@ -246,7 +292,7 @@ func (o *flags) fill(cfg *Config) error {
 	}
 	if o.host != "" {
 		if cfg.Host, err = netip.ParseAddr(o.host); err != nil {
-			return fmt.Errorf("--host: %q is no IP address", o.host)
+			return fmt.Errorf("--host: %q is no IP address, and names are not looked up", o.host)
 		}
 		cfg.Host = cfg.Host.Unmap()
 	}
@@ -280,6 +326,9 @@ func (o *flags) fill(cfg *Config) error {
 		if cfg.Until, err = parseMoment(o.until, cfg.UTC); err != nil {
 			return fmt.Errorf("--until: %w", err)
 		}
+	}
+	if a, b := cfg.Since, cfg.Until; a.set && b.set && (a.rel && b.rel && a.after >= b.after || !a.rel && !b.rel && !a.clock && !b.clock && !a.at.Before(b.at)) {
+		return fmt.Errorf("--until %s is not after --since %s: nothing lies between", o.until, o.since)
 	}
 	if cfg.Count < 0 {
 		return fmt.Errorf("--count: %d packets; give a number from 1", cfg.Count)

@@ -46,6 +46,9 @@ func run(cfg *Config, stdin io.Reader, stdout, stderr io.Writer) int {
 			return fail(err)
 		}
 		defer f.Close()
+		if st, err := f.Stat(); err == nil && st.IsDir() {
+			return fail(fmt.Errorf("%s is a folder: give a capture file in it", cfg.File))
+		}
 		in = f
 	}
 	out := bufio.NewWriter(stdout)

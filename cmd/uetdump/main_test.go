@@ -9,6 +9,8 @@ import (
 	"testing"
 
 	"github.com/rogpeppe/go-internal/testscript"
+
+	"github.com/uetkit/uetkit/internal/said"
 )
 
 // The test binary is uetdump when it is called so.
@@ -22,14 +24,14 @@ func TestScripts(t *testing.T) {
 		t.Fatal(err)
 	}
 	testscript.Run(t, testscript.Params{
-		Dir: "testdata/script", RequireExplicitExec: true, UpdateScripts: *rewrite,
+		Dir: "testdata/script", RequireExplicitExec: true, UpdateScripts: *rewrite || os.Getenv("UPDATE") != "",
 		Setup: func(e *testscript.Env) error {
 			e.Setenv("TZ", "UTC")
 			// Captures are files of the directory a script runs in: names in its output
 			// are the same everywhere.
 			return os.CopyFS(e.WorkDir, os.DirFS(captures))
 		},
-		Cmds: map[string]func(*testscript.TestScript, bool, []string){"exits": cmdExits},
+		Cmds: map[string]func(*testscript.TestScript, bool, []string){"exits": cmdExits, "table": said.Table},
 	})
 }
 

@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
-	"github.com/spf13/pflag"
 
 	"github.com/uetkit/uetkit/cmd/uetperf/internal/perf"
 	"github.com/uetkit/uetkit/cmd/uetperf/traffic"
@@ -68,22 +67,10 @@ func parse(args []string, stdout, stderr io.Writer) (*Config, int) {
 // usageText turns an error of cobra or pflag into one line: the option, the value and what
 // is wrong with it.
 func usageText(err error) string {
-	var bad *pflag.InvalidValueError
 	if all := (whole{}); errors.As(err, &all) {
 		err = all
-	} else if errors.As(err, &bad) {
-		why := bad.Unwrap().Error()
-		var num *strconv.NumError
-		if errors.As(err, &num) {
-			why = fmt.Sprintf("%q is not a whole number", bad.GetValue())
-			if errors.Is(err, strconv.ErrRange) {
-				why = bad.GetValue() + " is out of range"
-			}
-		}
-		return "--" + bad.GetFlag().Name + ": " + why
 	}
-	text, _, _ := strings.Cut(err.Error(), "\n")
-	return strings.TrimSpace(text)
+	return cli.Usage(err)
 }
 
 const rootLong = `uetperf measures and checks Ultra Ethernet Transport (UET) over UDP.

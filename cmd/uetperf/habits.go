@@ -57,6 +57,10 @@ var habits = map[string]string{
 	"udp":      "everything goes over UDP: leave it out",
 	"zerocopy": "leave it out: payload is copied once",
 	// sockperf
+	"host":            "the host stands behind the command: uetperf lat HOST",
+	"port":            "the port stands behind the host, HOST:5201, and serve has --listen :5201",
+	"p":               "the port stands behind the host, HOST:5201, and serve has --listen :5201",
+	"rate":            "a rate is that of uetperf load HOST --rate 20k/s",
 	"full-rtt":        "uetperf lat prints half round trips, rr whole ones",
 	"ip":              "the host stands behind the command: uetperf lat HOST",
 	"mps":             "a rate is that of uetperf load HOST --rate 20k/s",

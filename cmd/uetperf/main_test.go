@@ -28,6 +28,7 @@ import (
 
 	"github.com/uetkit/uetkit/cmd/uetperf/internal/keys"
 	"github.com/uetkit/uetkit/cmd/uetperf/record"
+	"github.com/uetkit/uetkit/internal/said"
 )
 
 // TestMain runs uetperf if the test binary was called by that name.
@@ -114,6 +115,8 @@ func TestScripts(t *testing.T) {
 			"secrets": cmdSecrets,
 			"expired": cmdExpired,
 			"refused": cmdRefused,
+			"ports":   cmdPorts,
+			"table":   said.Table,
 		},
 	})
 }
@@ -788,4 +791,11 @@ func TestParseListen(t *testing.T) {
 			t.Errorf("parseListen(%q) = %v", in, got)
 		}
 	}
+}
+
+// ports HOST MSG: $MSG is the address of the server at HOST for connections.
+func cmdPorts(ts *testscript.TestScript, _ bool, args []string) {
+	at, err := netip.ParseAddrPort(args[0])
+	ts.Check(err)
+	ts.Setenv(args[1], netip.AddrPortFrom(at.Addr(), at.Port()+1).String())
 }

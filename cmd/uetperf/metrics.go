@@ -27,7 +27,8 @@ type metricsServer struct {
 func openMetrics(addr string) (*metricsServer, error) {
 	l, err := net.Listen("tcp", addr)
 	var bad *net.AddrError
-	if errors.As(err, &bad) {
+	var port *net.DNSError
+	if errors.As(err, &bad) || errors.As(err, &port) {
 		return nil, &usage{fmt.Errorf("--metrics %q is not IP:PORT, such as 127.0.0.1:9464", addr)}
 	}
 	if err != nil {

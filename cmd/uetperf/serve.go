@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/netip"
 	"slices"
 	"strconv"
@@ -133,6 +134,14 @@ func parseListen(s string) (netip.AddrPort, error) {
 	}
 	if p, err := strconv.ParseUint(strings.TrimPrefix(s, ":"), 10, 16); err == nil {
 		return netip.AddrPortFrom(netip.Addr{}, uint16(p)), nil
+	}
+	if host, port, err := net.SplitHostPort(s); err == nil {
+		if n, err := strconv.ParseUint(port, 10, 64); err == nil && n > 1<<16-1 {
+			return netip.AddrPort{}, &usage{fmt.Errorf("--listen %q: port %d is more than 65535", s, n)}
+		}
+		if _, err := netip.ParseAddr(host); err != nil {
+			return netip.AddrPort{}, &usage{fmt.Errorf("--listen %q is not IP:PORT, such as 192.0.2.7:4793: %q is a name, give its address", s, host)}
+		}
 	}
 	return netip.AddrPort{}, &usage{fmt.Errorf("--listen %q is not IP:PORT, such as 192.0.2.7:4793", s)}
 }

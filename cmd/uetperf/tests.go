@@ -247,6 +247,8 @@ func (t *testDef) arguments(args []string) error {
 		return fmt.Errorf("unexpected %q: -n %s says how many", args[1], args[1])
 	case len(args) == 2 && isNumber(args[1]): // as in ping HOST -c 5
 		return fmt.Errorf("unexpected %q: -n %s says how many, %s:%s which port", args[1], args[1], args[0], args[1])
+	case len(args) == 2 && slices.Contains(t.ops, args[0]) && !slices.Contains(t.ops, args[1]):
+		return fmt.Errorf("the host comes before the operation: uetperf %s %s %s", t.name, args[1], args[0])
 	case len(args) == 2 && args[1] == "atomic" && slices.Contains(t.ops, traffic.FAdd):
 		return fmt.Errorf("operation atomic is not one of %s: fadd is fetch-and-add, swap an atomic write, cas compare-and-swap", strings.Join(t.ops, ", "))
 	case len(args) == 2 && !slices.Contains(t.ops, args[1]):

@@ -44,6 +44,8 @@ func mainCode() int {
 // A usage is an error in the command line.
 type usage struct{ error }
 
+func (u *usage) Unwrap() error { return u.error }
+
 // run is main with its environment as arguments.
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	root := newCommand(stdout, stderr)
@@ -59,7 +61,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 		fmt.Fprintln(stderr, "uetswitch: interrupted")
 		return exitInterrupted
 	}
-	text := strings.ReplaceAll(strings.TrimSpace(err.Error()), "\n", " ")
+	text := cli.Usage(err)
 	var u *usage
 	if errors.As(err, &u) {
 		fmt.Fprintf(stderr, "uetswitch: %s (see uetswitch -h)\n", text)
@@ -154,7 +156,7 @@ func forward(ctx context.Context, f *runFlags, seed *uint64, stdout, stderr io.W
 	}
 	cfg, err := netswitch.ReadConfig(f.config)
 	if err != nil {
-		return err
+		return fmt.Errorf("--config: %w", err)
 	}
 	if seed != nil {
 		cfg.Fabric.Seed = *seed

@@ -28,6 +28,9 @@ func TestCommandLine(t *testing.T) {
 		{"--config x --spin 1h", exitUsage, "--spin 1h"},
 		{"--config /does/not/exist", exitFailed, "/does/not/exist"},
 		{"--config " + bad, exitFailed, `unknown field "fabrics"`},
+		{"--spin soon", exitUsage, `--spin: time "soon" is not like 10s, 500ms or 1h (see uetswitch -h)`},
+		{"--log-max x", exitUsage, `--log-max: "x" is not a whole number (see uetswitch -h)`},
+		{"--config /does/not/exist", exitFailed, "--config: open /does/not/exist"},
 		{"bench --size 12", exitFailed, "size 12: give the length of an IP packet"},
 		{"bench --trial 1ns", exitFailed, "trial 1ns"},
 	} {

@@ -125,7 +125,7 @@ func TestAssertLanguage(t *testing.T) {
 	}
 	for expr, want := range map[string]string{
 		"p99 < 5": "write the value of p99 like 200us", "p99 < 2*5": "write the value of p99", "rtx/tx < 5pp": "there is no unit pp", "5parsec > 1": "there is no unit parsec",
-		"p99 < 5us && nope == 1": "unknown name nope, at column 14; there are avg busbw bytes", "5 > p99": "write the value", "p99": "expected bool",
+		"p99 < 5us && nope == 1": "unknown name nope, at column 14; there are avg busbw bytes", "5 > p99": "write the value", "p99": "it is not true or false: compare it with a value",
 	} {
 		if _, err := Parse(expr); err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "\n") {
 			t.Errorf("Parse(%q): %v; want %q", expr, err, want)

@@ -121,6 +121,9 @@ func (n Names) why(err error) string {
 			why = fmt.Sprintf("%s, at column %d", why, at.Column+1)
 		}
 	}
+	if strings.HasPrefix(why, "expected bool, but got ") {
+		why = "it is not true or false: compare it with a value, as in p99<200us"
+	}
 	if strings.Contains(why, "unknown name") {
 		why += "; there are " + n.List()
 	}
@@ -234,13 +237,16 @@ func (r *reader) reasons(n *ast.Node) bool {
 	return ok
 }
 
+// unitNames lists the units that a number may have.
+func unitNames() string { return strings.Join(slices.Sorted(maps.Keys(factors)), " ") }
+
 // literal replaces a number with a unit by its value.
 func (r *reader) literal(n *ast.Node, x *ast.IntegerNode) {
 	l, ok := r.src.number[x.Location().From]
 	if ok {
 		factor, ok := factors[l.unit]
 		if !ok {
-			r.fail("there is no unit %s", l.unit)
+			r.fail("there is no unit %s; there are %s", l.unit, unitNames())
 		}
 		v := l.value * factor
 		if l.unit == "%" {

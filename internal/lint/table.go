@@ -41,7 +41,7 @@ func (t *Table) row(dir string) *Row {
 // House is the table of this module.
 var House = Table{
 	Anywhere: []string{"internal/invariant", "internal/window", "internal/units", "internal/spelling"},
-	Tests:    []string{"internal/sim", "internal/sim/simtest", "internal/zero"},
+	Tests:    []string{"internal/sim", "internal/sim/simtest", "internal/zero", "internal/said"},
 	TestModules: []string{
 		"pgregory.net/rapid",
 		"go.uber.org/goleak",
@@ -86,6 +86,7 @@ var House = Table{
 			Dir: "internal/cli", May: []string{"internal/version"}, Foreign: []string{"github.com/spf13/cobra", "github.com/spf13/pflag"},
 			Why: "version, completion and manual pages are the same in all programs",
 		},
+		{Dir: "internal/said", Foreign: []string{"github.com/rogpeppe/go-internal"}, Why: "for the scripts that test programs: what wrong command lines say"},
 		{Dir: "internal/release", May: []string{"internal/version"}, Why: "an archive is called as its programs call themselves"},
 		{
 			Dir: "internal/plant", Foreign: []string{"github.com/BurntSushi/toml"},
@@ -187,7 +188,7 @@ var House = Table{
 		// Programs.
 		{
 			Dir: "cmd/uetdump", May: []string{"transport/wire", "internal/tss", "internal/cli"},
-			Foreign: []string{"github.com/gopacket/gopacket", "github.com/spf13/cobra"},
+			Foreign: []string{"github.com/gopacket/gopacket", "github.com/spf13/cobra", "github.com/spf13/pflag"},
 			Why:     "internal/tss to open captured packets with the keys of a cluster",
 		},
 		{

@@ -29,6 +29,9 @@ func (r Range) String() string {
 	if r.IsZero() {
 		return ""
 	}
+	if r.First == r.Last {
+		return strconv.Itoa(int(r.First))
+	}
 	return fmt.Sprintf("%d-%d", r.First, r.Last)
 }
 

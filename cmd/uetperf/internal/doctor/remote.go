@@ -125,6 +125,11 @@ func (f *far) unreached(ctx context.Context, err error) bool {
 		f.nat()
 		return true
 	}
+	var wrong *perf.WrongPortError
+	if errors.As(err, &wrong) {
+		v.bad("reach", "name "+wrong.First.String(), "%v", err)
+		return false
+	}
 	if a, e := probe.Open(f.local, v.cfg.DataPorts, f.to); e == nil {
 		got, _ := a.Ask(ctx, probe.Question{}, 2, patience)
 		f.heard = got.Heard

@@ -63,7 +63,7 @@ func Make(dir string, members []string, now time.Time) (files []string, err erro
 		}
 	}
 	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return nil, err
+		return nil, fmt.Errorf("no folder %s can be made: %w: name another place", dir, err)
 	}
 	made := []string{authorityName + ".pem", authorityName + ".key", clusterFile}
 	for _, m := range members {

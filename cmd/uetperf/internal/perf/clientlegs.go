@@ -36,7 +36,7 @@ func (r *clientRun) open(hooks Hooks) ([]netip.AddrPort, error) {
 		in := *info
 		l, err := newLeg(spec, i, false, &in, group)
 		if err != nil {
-			return nil, fmt.Errorf("test endpoint: %w", err)
+			return nil, noPort("test endpoint", c.cfg.DataPorts, err)
 		}
 		r.legs = append(r.legs, l)
 		l.Gate.Store(true)

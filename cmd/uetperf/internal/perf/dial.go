@@ -3,13 +3,13 @@ package perf
 import (
 	"context"
 	"errors"
-	"fmt"
 	"math/rand/v2"
 	"net/netip"
 	"slices"
 	"sync"
 	"time"
 
+	"github.com/uetkit/uetkit/cmd/uetperf/internal/probe"
 	"github.com/uetkit/uetkit/cmd/uetperf/traffic"
 	"github.com/uetkit/uetkit/uet"
 )
@@ -27,11 +27,43 @@ func dialVersion(ctx context.Context, server netip.AddrPort, cfg ClientConfig, v
 	if cfg.Silence <= 0 {
 		cfg.Silence = Silence
 	}
+	dial := dialOther
 	svc := serviceOf(&traffic.Spec{EP: cfg.EP, Sec: cfg.Sec})
 	if svc == services[0] {
-		return dialService(ctx, server, svc, cfg, version)
+		dial = dialService
 	}
-	return dialOther(ctx, server, svc, cfg, version)
+	c, err := dial(ctx, server, svc, cfg, version)
+	if errors.Is(err, ErrUnreachable) && ctx.Err() == nil {
+		if first := before(ctx, server, cfg); first.IsValid() {
+			err = &WrongPortError{server, first}
+		}
+	}
+	return c, err
+}
+
+// before returns the first port of a server to which the port that was named belongs, too. Its
+// port for probes tells; the zero AddrPort means that none answers.
+func before(ctx context.Context, named netip.AddrPort, cfg ClientConfig) netip.AddrPort {
+	info, err := infoTo(named, cfg.Domain, &uet.Info{})
+	if err != nil {
+		return netip.AddrPort{}
+	}
+	for i := 1; i <= ProbePort && i < int(named.Port()); i++ {
+		first := netip.AddrPortFrom(named.Addr(), named.Port()-uint16(i))
+		if int(first.Port())+ProbePort > 1<<16-1 {
+			continue
+		}
+		a, err := probe.Open(info.SrcAddr.IP, cfg.DataPorts, netip.AddrPortFrom(first.Addr(), first.Port()+uint16(ProbePort)))
+		if err != nil {
+			continue
+		}
+		got, _ := a.Ask(ctx, probe.Question{ECN: probe.NotECT}, 1, probeTime)
+		a.Close()
+		if got.Arrived {
+			return first
+		}
+	}
+	return netip.AddrPort{}
 }
 
 // dialOther dials a service other than the first. If that takes long it asks the first
@@ -73,6 +105,9 @@ const (
 	// answer.
 	askAfter = 500 * time.Millisecond
 	askTime  = 2 * time.Second
+	// probeTime is how long the answer to one probe may take, which is asked for in vain five
+	// times if there is no server.
+	probeTime = 100 * time.Millisecond
 )
 
 // ask asks a server which services it offers.
@@ -112,7 +147,7 @@ func newClient(server netip.AddrPort, svc service, cfg ClientConfig, version int
 	}
 	c.ctl, err = openCtl(svc, info, only, c.message, func(_ *ctl, _ netip.AddrPort, _ undelivered, err error) { c.lose(err) })
 	if err != nil {
-		return nil, fmt.Errorf("control endpoint: %w", err)
+		return nil, noPort("control endpoint", cfg.DataPorts, err)
 	}
 	return c, nil
 }

@@ -119,6 +119,9 @@ func lookup(ctx context.Context, s string, port uint16) (netip.AddrPort, error) 
 	if ip, err := netip.ParseAddr(plain); err == nil {
 		return netip.AddrPortFrom(ip.Unmap(), port), nil
 	}
+	if strings.Contains(s, "://") {
+		return netip.AddrPort{}, usagef("%q is a URL: give HOST or HOST:PORT", s)
+	}
 	if h, p, err := net.SplitHostPort(s); err == nil {
 		n, err := strconv.ParseUint(p, 10, 16)
 		if err != nil || n == 0 {
@@ -184,6 +187,9 @@ func infoTo(server netip.AddrPort, domain string, hints *uet.Info) (*uet.Info, e
 		}
 	}
 	if !try(&uet.Info{}) {
+		if err := noZone(server.Addr()); err != nil {
+			return nil, err
+		}
 		return nil, unreachablef("no route to %v from this host", server.Addr())
 	}
 	h := *hints
@@ -194,6 +200,27 @@ func infoTo(server netip.AddrPort, domain string, hints *uet.Info) (*uet.Info, e
 		}
 	}
 	return nil, fmt.Errorf("no interface can do what is asked for: %w", err)
+}
+
+// noZone returns an error if the zone of an address is no interface of this host.
+func noZone(ip netip.Addr) error {
+	if ip.Zone() == "" {
+		return nil
+	}
+	infos, err := uet.GetInfo("", "", 0, nil)
+	if err != nil {
+		return nil
+	}
+	var names []string
+	for _, in := range infos {
+		if !slices.Contains(names, in.Domain.Name) {
+			names = append(names, in.Domain.Name)
+		}
+	}
+	if slices.Contains(names, ip.Zone()) {
+		return nil
+	}
+	return usagef("no interface %q is up here, which is to lead to %v: there are %s", ip.Zone(), ip.WithZone(""), strings.Join(names, ", "))
 }
 
 // Infos returns the ways to communicate that this host offers.

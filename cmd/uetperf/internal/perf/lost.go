@@ -12,6 +12,7 @@ import (
 
 	"github.com/uetkit/uetkit/cmd/uetperf/traffic"
 	"github.com/uetkit/uetkit/fi"
+	"github.com/uetkit/uetkit/internal/portrange"
 )
 
 // missed explains why a service cannot be reached although the server answers and offers
@@ -115,6 +116,29 @@ func (e *nobodyError) Error() string {
 }
 
 func (e *nobodyError) Is(target error) bool { return target == ErrUnreachable }
+
+// noPort explains why an endpoint of this end could not be opened.
+func noPort(what string, ports portrange.Range, err error) error {
+	if !ports.IsZero() && errors.Is(err, fi.EADDRINUSE) {
+		return fmt.Errorf("%s: no UDP port of --data-ports %v is free: a test takes one for its control exchange, and one for each stream and path", what, ports)
+	}
+	return fmt.Errorf("%s: %w", what, err)
+}
+
+// A WrongPortError means that the port that was named is one of the ports behind the first one
+// of a server.
+type WrongPortError struct{ Named, First netip.AddrPort }
+
+func (e *WrongPortError) Error() string {
+	what := "probes"
+	if i := int(e.Named.Port()) - int(e.First.Port()); i < len(services) {
+		what = services[i].String()
+	}
+	return fmt.Sprintf("port %d is that of the server at %v for %s: name %v, behind which uetperf finds the others", e.Named.Port(), e.First, what, e.First)
+}
+
+// Is says that the server was not reached.
+func (e *WrongPortError) Is(target error) bool { return target == ErrUnreachable }
 
 // silent returns the error for a server that does not answer.
 func (c *Client) silent(timeout time.Duration) error {
