@@ -190,9 +190,10 @@ func New(cfg Config) *Window {
 }
 
 // CanSend reports whether a packet of n nominal bytes may leave now: it fits into the
-// window, or nothing is in flight.
+// window, or at most half a window is in flight. The latter matters where a window holds less than
+// two packets: control packets of a PDC that is gone must not stop the others, which share it.
 func (w *Window) CanSend(n int) bool {
-	return w.inflight+int64(n) <= w.cwnd || w.inflight == 0
+	return w.inflight+int64(n) <= w.cwnd || w.inflight <= w.cwnd/2
 }
 
 // OnSend counts a packet of n nominal bytes that leaves now, for the first time or again.

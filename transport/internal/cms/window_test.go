@@ -135,6 +135,16 @@ func TestWindowOnePacketAlwaysGoes(t *testing.T) {
 	if w.InFlight() != 0 || !w.CanSend(9000) {
 		t.Error("OnGone left something in flight")
 	}
+	for range 4 { // control packets of PDCs that are gone, which are never answered
+		w.OnSend(0, 68)
+	}
+	if !w.CanSend(1132) {
+		t.Error("a few control packets stop a packet")
+	}
+	w.OnSend(0, 1132)
+	if w.CanSend(68) {
+		t.Error("a second packet beyond the window")
+	}
 }
 
 func TestWindowAsksForACKWhenClosed(t *testing.T) {

@@ -330,9 +330,11 @@ func (s *SES) deferredOf(src *Source, r *wire.ReqStd, token uint32) *send {
 		return nil
 	}
 	m := s.tokens[uint16(token)]
-	if m == nil || m.peer != src.Peer || m.hdr.JobID != r.JobID || m.cause != OK {
+	if m == nil || m.peer != src.Peer || m.hdr.JobID != r.JobID || m.cause != OK && m.cause != Cancelled && m.cause != NotReady {
 		return nil
 	}
+	// One that was cancelled and still has pieces under way says so behind the last of them
+	// (allAnswered). Otherwise the target would forget it and take such a piece for a new message.
 	return m
 }
 

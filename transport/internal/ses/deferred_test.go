@@ -690,6 +690,41 @@ func TestDeferredCancelledWhenAskedEarly(t *testing.T) {
 	}
 }
 
+// A message that was cancelled is not forgotten by its target while packets of it are under way: they
+// would make a new message, which keeps a receive and never ends.
+func TestDeferredCancelledBeforeAsked(t *testing.T) {
+	d, _ := deferredOne(t, nil) // so the peer is known to defer, and has no room
+	h := d.send(3, 9000, false)
+	for p, ok := d.a.Peek(h, 1024); ok; p, ok = d.a.Peek(h, 1024) {
+		d.a.AppendPiece(nil, p)
+		d.a.rud = append(d.a.rud, carried{h, p})
+	}
+	late := d.a.rud[1:]
+	d.a.rud, d.a.waiting = d.a.rud[:1:1], nil
+	d.a.CloseEndpoint(0)
+	for len(d.a.rud) > 0 {
+		d.step(d.a)
+	}
+	if d.b.Stats.Deferred != 2 {
+		t.Fatal("it was not deferred")
+	}
+	d.recv(3, 9000)
+	for range 1000 { // the RTR, and its answer
+		d.now += 100 * time.Microsecond
+		d.step(d.b)
+	}
+	d.a.rud = late
+	d.run()
+	if _, m := d.a.lookup(h); m != nil {
+		t.Error("the send has not ended")
+	} else if e := d.a.events[len(d.a.events)-1]; e.Cause != Cancelled || e.Unknown {
+		t.Errorf("ended with %v, unknown %v", e.Cause, e.Unknown)
+	}
+	if len(d.b.events) != 0 || !d.b.CancelRecv(0, uint64(3)) {
+		t.Errorf("%d events, or the receive did not go back", len(d.b.events))
+	}
+}
+
 // A peer that does not know RTRs gets ordinary sends, which it refuses until it has room.
 func TestDeferredNotByEverybody(t *testing.T) {
 	d := newDuo(t, 1, func(c *Config) { c.UnexpectedBytes = 32 << 10 })
