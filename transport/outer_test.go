@@ -28,7 +28,7 @@ func TestOuterIsOfEachTrain(t *testing.T) {
 		{netip.AddrPort{}, 0, "source"},
 		{netip.MustParseAddrPort("[2001:db8::1]:4793"), 0, "source"},
 		{good, 0, "taken"},
-		{good, 1, "crc"}, // of other ports
+		{good, 1, "taken"}, // it opens a PDC by a path port
 		{good, 7, "taken"},
 		{good, -1, "taken"},
 		{netip.AddrPortFrom(good.Addr(), 4794), 0, "crc"},

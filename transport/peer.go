@@ -32,7 +32,8 @@ type peer struct {
 	addr   netip.AddrPort
 	lookAt time.Duration // if forgot: when to search the operations for its number again
 	pdcs   int
-	opened int        // those of pdcs that this side opened
+	opened int32 // those of pdcs that this side opened
+	ports  wire.PathPorts
 	long   []*pds.PDC // RUD, for longer messages
 	rod    *pds.PDC   // for ordered messages
 	paths  *paths     // nil if there is one path, or none was chosen yet

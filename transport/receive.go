@@ -168,8 +168,10 @@ func (f *FEP) packet(d *dgram.Datagram, b []byte) {
 			p = f.pds.Lookup(wire.DPDCID(b))
 		}
 		if wire.CRC(f.rx.outer.prefix.CRC(len(b)), b[:n]) != binary.BigEndian.Uint32(b[n:]) {
-			f.damaged(d, b)
-			return
+			if !f.aside(d, b) {
+				f.damaged(d, b)
+				return
+			}
 		}
 		b = b[:n]
 	} else if b = f.unwrap(d, b); b == nil {

@@ -77,6 +77,9 @@ func (f *FEP) start(remote *netip.AddrPort, path, n int, tos uint8) []byte {
 	t := &f.out
 	d := t.d
 	if path >= dgram.EchoPath {
+		if path >= sidePath {
+			return f.startAside(remote, path, n, tos)
+		}
 		path = f.leaveBy(path)
 	}
 	d.Remote, d.Path, d.Seg, d.TOS = *remote, path, n, tos
@@ -566,12 +569,10 @@ func (f *FEP) recount(ln *lane) {
 	}
 }
 
-// pathFor chooses the local port of the next train to a peer if there are several. With
-// Symmetric encapsulation packets of a PDC that the target does not know yet leave from the
-// main port, by which the target knows the source. A ROD PDC keeps to one path while that path works (UE 3.6.16).
+// pathFor chooses the path of the next train to a peer if there are several. A ROD PDC keeps to one path while that path works (UE 3.6.16).
 func (f *FEP) pathFor(now time.Duration, p *peer, pdc *pds.PDC) int {
 	if pdc.RemoteID() == 0 && !f.form.standard {
-		return 0
+		return f.openingPath(p, pdc)
 	}
 	if p.paths == nil {
 		f.choosePaths(p)

@@ -292,6 +292,7 @@ func (l *connection) learn(p cm.Params) error {
 		}
 		f.Met(id)
 		f.LimitMTU(id, p.PayloadMTU)
+		f.PeerPaths(id, wire.PathPortsOf(p.Ports))
 		l.to = peerEntry{gen: 1, id: id, pid: p.PIDonFEP, ri: p.RI, initiator: p.Initiator}
 	})
 	return err

@@ -506,7 +506,9 @@ func (ep *Endpoint) open() error {
 		return ep.unopened(err)
 	}
 	id := identity(ep.info.SrcAddr, conn.LocalAddr())
-	id.Encap = cfg.Encapsulation
+	if id.Encap = cfg.Encapsulation; id.Encap == Symmetric {
+		id.Paths = wire.PathPortsOf(conn.Ports())
+	}
 	tc := ep.engine(conn, id, dscp)
 	if cfg.Security != nil {
 		if ep.seal, err = ep.newSeal(tss.Config{Local: tc.Local.Addr()}); err != nil {

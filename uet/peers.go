@@ -73,6 +73,9 @@ func (c *peerCache) fill(h fi.Addr, a wire.Addr, gen uint32) (*peerEntry, error)
 		e.id, e.err = c.fep.Peer(a.AddrPort(), true)
 	}
 	if e.err == nil {
+		if a.Paths.N != 0 {
+			c.fep.PeerPaths(e.id, a.Paths)
+		}
 		if !e.oneMTU {
 			e.plain = gen
 		}

@@ -35,7 +35,8 @@ type Socket struct {
 	// The port that Encapsulation Standard owns is 4793 all the same.
 	Ports PortRange
 	// ConsecutivePorts gives the paths consecutive ports. Default false: the first path has
-	// the port of the address, the others have ephemeral ports. Set it where a firewall
+	// the port of the address, the others have ephemeral ports, which follow one on the other where
+	// they are free. Set it where a firewall
 	// lets a range of ports through.
 	ConsecutivePorts bool
 	// EveryClass asks the system for the traffic class of each packet that arrives. Default

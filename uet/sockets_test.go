@@ -6,6 +6,7 @@ import (
 
 	"github.com/uetkit/uetkit/fi"
 	"github.com/uetkit/uetkit/internal/udp"
+	"github.com/uetkit/uetkit/transport/wire"
 )
 
 func TestSocketSettings(t *testing.T) {
@@ -90,5 +91,23 @@ func TestPortsOfConnections(t *testing.T) {
 	want(t, err, fi.EADDRINUSE)
 	for _, n := range nodes {
 		n.put()
+	}
+}
+
+// The name of an endpoint says at which other ports it receives, as does the record of it.
+func TestNameHasPathPorts(t *testing.T) {
+	t.Parallel()
+	in := &Info{Caps: fi.Msg, Config: Config{Paths: 3}}
+	in.Config.Socket.ConsecutivePorts = true
+	ep := newRig(t, in).node()
+	name, err := ep.Name()
+	ok(t, err)
+	if p := name.AddrPort().Port(); name.Paths != (wire.PathPorts{First: p + 1, N: 2}) {
+		t.Errorf("the name of an endpoint at port %d has the path ports %+v", p, name.Paths)
+	}
+	rec, err := name.AppendBinary(nil)
+	ok(t, err)
+	if a, _, err := wire.ParseAddrBinary(rec); err != nil || a != name {
+		t.Errorf("%+v, %v, and the name is %+v", a, err, name)
 	}
 }

@@ -46,7 +46,8 @@ type Config struct {
 	// ephemeral port.
 	Addr netip.AddrPort
 	// Paths is the number K of local ports, 1 to MaxPaths; 0 is 1. Path 0 has
-	// the port of Addr, the others have ephemeral ports.
+	// the port of Addr, path 1 an ephemeral port. Each further one has the port that follows on that
+	// of the path before, or an ephemeral one if it is taken.
 	Paths int
 	// Ports are the ports to take where an ephemeral one is asked for. The zero Range is those
 	// of the system.
@@ -133,4 +134,9 @@ func (c *Config) check() error {
 		}
 	}
 	return nil
+}
+
+// mayTake reports whether an ephemeral port may be this one.
+func (c *Config) mayTake(port uint16) bool {
+	return port != 0 && (c.Ports.IsZero() || port >= c.Ports.First && port <= c.Ports.Last)
 }

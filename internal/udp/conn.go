@@ -126,7 +126,13 @@ func openRange(cfg *Config, open func(netip.AddrPort) (uint16, error)) ([]uint16
 		case cfg.Consecutive:
 			got, err = portrange.Bind(cfg.Ports, cfg.Paths-1, bind)
 		default:
-			got, err = portrange.Bind(cfg.Ports, 0, bind)
+			err = syscall.EADDRINUSE
+			if p > 1 && cfg.mayTake(ports[p-1]+1) {
+				got, err = bind(ports[p-1] + 1)
+			}
+			if err != nil {
+				got, err = portrange.Bind(cfg.Ports, 0, bind)
+			}
 		}
 		if err != nil {
 			return nil, err

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/uetkit/uetkit/internal/dgram"
+	"github.com/uetkit/uetkit/internal/portrange"
 )
 
 func TestOpenRefuses(t *testing.T) {
@@ -107,6 +108,32 @@ func TestOpenConsecutive(t *testing.T) {
 				t.Error("Open takes ports in use")
 			} else if !errors.Is(err, syscall.EADDRINUSE) {
 				t.Errorf("Open of a range in use: %v, want EADDRINUSE", err)
+			}
+		})
+	}
+}
+
+// Path ports follow one on the other where they are free, within the ports to take.
+func TestOpenPathPorts(t *testing.T) {
+	some := Config{Ports: portrange.Range{First: 10, Last: 12}}
+	for port, may := range map[uint16]bool{0: false, 9: false, 10: true, 12: true, 13: false} {
+		if some.mayTake(port) != may || new(Config).mayTake(port) != (port != 0) {
+			t.Errorf("port %d", port)
+		}
+	}
+	for _, b := range backends {
+		t.Run(b.name, func(t *testing.T) {
+			cfg := b.cfg
+			cfg.Paths = 4
+			const tries = 20 // the port behind an ephemeral one may be in use
+			for try := 0; ; try++ {
+				p := open(t, loopback4, cfg).Ports()
+				if p[2] == p[1]+1 && p[3] == p[1]+2 {
+					break
+				}
+				if try == tries {
+					t.Fatalf("ports %v do not follow one on the other", p)
+				}
 			}
 		})
 	}

@@ -11,8 +11,8 @@ import (
 
 // Addresses of endpoints are exchanged out of band and never in a header (R-ADDR-02). They
 // have a binary form of 32 bytes, a string form, and the C layout of struct uet_addr of the
-// UEC reference provider. Version 2 of the binary form appends port, payload MTU and
-// encapsulation; it is our own (docs/architecture.md#addresses-and-ports).
+// UEC reference provider. Version 2 of the binary form appends port, payload MTU,
+// encapsulation and path ports; it is our own (docs/architecture.md#addresses-and-ports).
 
 // Port is the UDP port of Ultra Ethernet Transport (IANA).
 const Port = 4793
@@ -83,6 +83,41 @@ const (
 	AddrCLen  = 32        // struct uet_addr of the reference provider
 )
 
+// PathPorts are the UDP ports beside the main one at which a FEP with Symmetric encapsulation receives:
+// First, First+1 and so on, N of them. Packets that open a PDC may go there (docs/decisions/0047). The
+// zero value is none.
+type PathPorts struct {
+	First uint16
+	N     uint8
+}
+
+// PathPortsOf returns the PathPorts of a FEP with these ports, the main one first: the second, and those
+// that follow on it.
+func PathPortsOf(ports []uint16) (p PathPorts) {
+	if len(ports) < 2 {
+		return p
+	}
+	p = PathPorts{ports[1], 1}
+	for _, q := range ports[2:] {
+		if p.N == maxPathPorts || int(q) != int(p.First)+int(p.N) {
+			break
+		}
+		p.N++
+	}
+	return p
+}
+
+// maxPathPorts is the most path ports: a FEP has 255 ports at most.
+const maxPathPorts = 254
+
+// Valid returns p, the zero PathPorts if p has no port or goes beyond port 65535.
+func (p PathPorts) Valid() PathPorts {
+	if p.First == 0 || p.N == 0 || p.N > maxPathPorts || int(p.First)+int(p.N) > 1<<16 {
+		return PathPorts{}
+	}
+	return p
+}
+
 // An Addr names an endpoint by FEP (IP address and UDP port), PIDonFEP, RI and initiator.
 // It is comparable.
 type Addr struct {
@@ -94,6 +129,7 @@ type Addr struct {
 	PIDonFEP  uint16 // 12 bit
 	RI        uint16 // 12 bit; the first of NumRI
 	NumRI     uint16
+	Paths     PathPorts // text and socket addresses do not say
 	Initiator uint32
 	IP        netip.Addr
 }
@@ -134,7 +170,7 @@ func (a Addr) AppendBinary(b []byte) ([]byte, error) {
 		return b, err
 	}
 	v := byte(1)
-	if a.Port != 0 && a.Port != Port || a.MTUCode != 0 || a.Encap != 0 {
+	if a.Port != 0 && a.Port != Port || a.MTUCode != 0 || a.Encap != 0 || a.Paths.Valid().N != 0 {
 		v = 2
 	}
 	f := (a.Flags | AddrIPValid) &^ AddrIPv6
@@ -169,7 +205,9 @@ func (a Addr) AppendBinary(b []byte) ([]byte, error) {
 	b = append(b, ip[:]...)
 	if v == 2 {
 		b = binary.BigEndian.AppendUint16(b, a.AddrPort().Port())
-		b = append(b, a.MTUCode, byte(a.Encap), 0, 0, 0, 0)
+		b = append(b, a.MTUCode, byte(a.Encap))
+		p := a.Paths.Valid()
+		b = append(binary.BigEndian.AppendUint16(b, p.First), p.N, 0)
 	}
 	return b, nil
 }
@@ -212,6 +250,7 @@ func ParseAddrBinary(b []byte) (Addr, int, error) {
 	}
 	if n == AddrV2Len {
 		a.Port, a.MTUCode, a.Encap = binary.BigEndian.Uint16(b[32:]), b[34], Encapsulation(b[35])
+		a.Paths = PathPorts{binary.BigEndian.Uint16(b[36:]), b[38]}.Valid()
 		if a.Port == 0 {
 			a.Port = Port
 		}

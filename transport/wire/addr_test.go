@@ -71,6 +71,30 @@ func TestAddrBinary(t *testing.T) {
 			},
 			"fi_addr_uet://192.0.2.1:33333/0/15/16",
 		},
+		{
+			"path ports", `
+				55    # magic
+				02    # version 2: ours
+				02    # flags: fa valid
+				00/ff # 0
+				0000/ffff # FEP capabilities: not valid
+				0000/ffff # PIDonFEP: not valid
+				000f/ffff # resource index: not valid, the default
+				0001/ffff # number of indices: not valid
+				00000010/ffffffff # initiator: not valid, the default
+				c0000201 000000000000000000000000/ffffffffffffffffffffffff # 192.0.2.1
+				12b9  # UDP port 4793
+				00    # payload MTU: unknown
+				00    # encapsulation: UDP symmetric
+				9c41  # the first path port, 40001
+				03    # the number of path ports
+				00/ff # reserved`,
+			Addr{
+				Flags: AddrIPValid, Port: Port, Paths: PathPorts{40001, 3}, RI: DefaultRI, NumRI: 1, Initiator: DefaultInitiator,
+				IP: netip.MustParseAddr("192.0.2.1"),
+			},
+			"fi_addr_uet://192.0.2.1:4793/0/15/16",
+		},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			b, reserved := unhex(t, c.bytes)
@@ -106,7 +130,7 @@ func TestAddrBinary(t *testing.T) {
 				t.Fatalf("C layout: %d bytes, %v", len(cb), err)
 			}
 			want := a
-			want.Port, want.MTUCode, want.Encap = Port, 0, 0
+			want.Port, want.MTUCode, want.Encap, want.Paths = Port, 0, 0, PathPorts{}
 			want.Flags |= AddrPIDValid | AddrRIValid | AddrInitiatorValid
 			if got, err := ParseAddrC(cb); err != nil || got != want {
 				t.Errorf("C layout: %+v, %v\nwant %+v", got, err, want)
@@ -336,4 +360,28 @@ func FuzzAddr(f *testing.F) {
 			}
 		}
 	})
+}
+
+// Path ports are those that follow on the second, and never beyond the last port.
+func TestPathPorts(t *testing.T) {
+	for _, c := range []struct {
+		ports []uint16
+		want  PathPorts
+	}{
+		{nil, PathPorts{}},
+		{[]uint16{4793}, PathPorts{}},
+		{[]uint16{4793, 4794}, PathPorts{4794, 1}},
+		{[]uint16{4793, 40001, 40002, 40003}, PathPorts{40001, 3}},
+		{[]uint16{4793, 40001, 40002, 50001}, PathPorts{40001, 2}},
+		{[]uint16{4793, 65535, 0}, PathPorts{65535, 1}},
+	} {
+		if got := PathPortsOf(c.ports); got != c.want || got.Valid() != got {
+			t.Errorf("%v: %v, want %v", c.ports, got, c.want)
+		}
+	}
+	for _, p := range []PathPorts{{0, 1}, {1, 0}, {65535, 2}, {1, 255}} {
+		if got := p.Valid(); got != (PathPorts{}) {
+			t.Errorf("%v is taken for valid", p)
+		}
+	}
 }

@@ -15,6 +15,7 @@ type Endpoint interface {
 	Config() transport.Config
 	Peer(addr netip.AddrPort, known bool) (transport.PeerID, error)
 	PeerAddr(transport.PeerID) netip.AddrPort
+	PeerPaths(transport.PeerID, wire.PathPorts)
 
 	Post(now time.Duration, op *transport.Op) error
 	Cancel(now time.Duration, id transport.EndpointID, context any) bool

@@ -201,6 +201,7 @@ func (h *Host) Peer(i int) transport.PeerID {
 		if err != nil {
 			h.w.Failf("%s: Peer(%v): %v", h.Name(), h.w.Hosts[i].Addr(), err)
 		}
+		h.FEP.PeerPaths(id, wire.PathPortsOf(h.w.Hosts[i].Node.Ports()))
 		h.peers[i] = id
 	}
 	return h.peers[i]

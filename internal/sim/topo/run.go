@@ -180,6 +180,7 @@ func (h *Host) post(kind transport.OpKind, f *FlowResult, buf []byte, tag int) e
 		if id, err = h.FEP.Peer(h.r.Hosts[peer].Node.Addr(), true); err != nil {
 			return err
 		}
+		h.FEP.PeerPaths(id, wire.PathPortsOf(h.r.Hosts[peer].Node.Ports()))
 		h.peers[peer] = id
 	}
 	err := h.FEP.Post(now, &transport.Op{

@@ -160,6 +160,9 @@ func (p *PDC) suspectTime() time.Duration {
 	return p.t.cfg.SuspectTimeout
 }
 
+// Silent reports whether a timeout has passed since the peer last answered.
+func (p *PDC) Silent() bool { return p.tx.rtos > 0 }
+
 // Met reports whether a packet of the peer belonged to the PDC.
 func (p *PDC) Met() bool { return !p.initiator || p.remoteID != 0 || p.lastHeard > p.opened }
 
