@@ -580,7 +580,27 @@ func (f *FEP) pathFor(now time.Duration, p *peer, pdc *pds.PDC) int {
 	if pdc.Mode() == wire.ROD {
 		return p.paths.single.Pick(now)
 	}
+	if pdc.Silences() == 1 {
+		return pdc.HeardBy() // data and its answer passed there
+	}
 	if len(f.out.d.Data) > 0 && f.out.d.Remote == *pdc.Remote() {
+		return f.out.d.Path
+	}
+	return p.paths.spray.Pick(now)
+}
+
+// ctlPath chooses the path of a control packet: on a ROD PDC that of its data. On a RUD PDC it is the one by
+// which the peer was heard last, and when it does not answer there any other.
+func (f *FEP) ctlPath(now time.Duration, pdc *pds.PDC) int {
+	p := &f.peers[pdc.Peer]
+	switch {
+	case p.paths == nil:
+		return pdc.HeardBy()
+	case pdc.Mode() == wire.ROD:
+		return p.paths.single.Pick(now)
+	case !pdc.Unanswered():
+		return pdc.HeardBy()
+	case len(f.out.d.Data) > 0 && f.out.d.Remote == *pdc.Remote():
 		return f.out.d.Path
 	}
 	return p.paths.spray.Pick(now)
@@ -627,14 +647,18 @@ func (f *FEP) drainCtl(now time.Duration, pdc *pds.PDC) bool {
 		if f.form.trims && pdc.ProbeNext() {
 			class = classNew
 		}
-		if f.out.full || !f.fits(pdc.Remote(), 0, n, class) {
+		path := 0
+		if f.form.sprays {
+			path = f.ctlPath(now, pdc)
+		}
+		if f.out.full || !f.fits(pdc.Remote(), path, n, class) {
 			return false
 		}
 		c, ok := pdc.NextCtl(now)
 		if !ok {
 			break
 		}
-		f.sealed(c.Append(f.join(pdc.Remote(), 0, n, class)))
+		f.sealed(c.Append(f.join(pdc.Remote(), path, n, class)))
 	}
 	return true
 }

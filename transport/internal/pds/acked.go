@@ -281,6 +281,7 @@ func (t *Table) ReceiveAckOf(in *Arrival, p *PDC, a *wire.Ack, rsp *wire.Rsp) *P
 	if !p.proven {
 		p.markProven()
 	}
+	p.heardAt(in.Path)
 	if p.remoteID == 0 {
 		p.becomeEstablished(a.SPDCID, in.Who)
 	}

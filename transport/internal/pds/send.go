@@ -21,6 +21,7 @@ type txDir struct {
 	lostHint wire.PSN // no lost packet is below it
 	late     bool     // Table.late has promised responses
 	lateOwed uint8    // ACK_REQs owed about them
+	heardBy  uint8    // the path that the latest answer came by
 	seq      uint32   // transmissions so far
 	mprAt    wire.PSN // CACK of the ACK that set window
 

@@ -163,6 +163,23 @@ func (p *PDC) suspectTime() time.Duration {
 // Silent reports whether a timeout has passed since the peer last answered.
 func (p *PDC) Silent() bool { return p.tx.rtos > 0 }
 
+// Unanswered reports whether a PROBE had no answer yet, or a timeout has passed since the peer last answered.
+func (p *PDC) Unanswered() bool { return p.tx.probes > 1 || p.tx.rtos > 1 }
+
+// Silences is how many timeouts have passed since the peer last answered.
+func (p *PDC) Silences() int { return int(p.tx.rtos) }
+
+// HeardBy is the path by which the peer last answered. Its answers come by the path of what they answer, so it
+// carried a packet and the answer.
+func (p *PDC) HeardBy() int { return int(p.tx.heardBy) }
+
+// heardAt notes the path that an answer came by.
+func (p *PDC) heardAt(path uint32) {
+	if path < uint32(p.t.cfg.Paths) {
+		p.tx.heardBy = uint8(path)
+	}
+}
+
 // Met reports whether a packet of the peer belonged to the PDC.
 func (p *PDC) Met() bool { return !p.initiator || p.remoteID != 0 || p.lastHeard > p.opened }
 
