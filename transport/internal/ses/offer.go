@@ -212,7 +212,7 @@ func (s *SES) notice(e *endpoint, peer uint32) *send {
 	s.seq++
 	m.buf, m.iov, m.context, m.flags, m.seq, m.peer, m.posted = nil, nil, nil, 0, s.seq, peer, s.now
 	m.kind, m.match, m.block, m.tries, m.next, m.open = evNotice, false, noBlock, 0, 0, 0
-	m.ordered, m.early, m.silent, m.odd, m.outcome = false, false, true, true, outcome{}
+	m.ordered, m.early, m.silent, m.odd, m.scattered, m.outcome = false, false, true, true, false, outcome{}
 	m.wireFlags, m.hdr.MsgID = wire.SESREL, s.newID()
 	m.phase = phaseReady
 	s.ready.push(m, m.seq)
