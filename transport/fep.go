@@ -135,6 +135,9 @@ func (f *FEP) Post(now time.Duration, op *Op) error {
 		if err := f.ses.Recv(now, op); err != nil {
 			return mapErr(err)
 		}
+		if f.ses.OwesReturns() {
+			f.queueReturns()
+		}
 		return nil
 	case op.Kind < OpSend:
 		if op.Kind&1 == 0 {

@@ -236,3 +236,43 @@ func TestReadsOfSourceThatSendsSYN(t *testing.T) {
 		}
 	}
 }
+
+func TestDeferredOfSourceThatSendsSYN(t *testing.T) {
+	// S-CLR-08: the same for a message that was deferred, and gets a receive later. Its RTR waits for the proof,
+	// and the CLEAR for the answer came in a packet with SYN, which proves nothing.
+	w := pair(t, 1, lan, forged, memory(1<<20))
+	source := netip.MustParseAddrPort("10.9.9.9:4793")
+	q := wire.ReqStd{Opcode: wire.OpDeferrableSend, Flags: wire.SESREL | wire.SESSOM | wire.SESDC, MsgID: 1, JobID: 1, RI: 15, Initiator: 16, ReqLen: 3000}
+	q.SetRestartTokens(7, 0)
+	w.Forge(0, source, request(9, 1000, 1000, q, 1024), true)
+	w.Run(ms)
+	rest := q
+	rest.Flags, rest.MsgOff, rest.PayloadLen = wire.SESREL|wire.SESDC, 1024, 1024
+	w.Forge(0, source, request(9, 1000, 1001, rest, 1024), true) // with a CLEAR of the one before
+	w.Run(5 * time.Second)
+	rtr, asked := false, false
+	w.Net.Tap(func(_ time.Duration, what sim.What, _ sim.Why, p *sim.Packet) {
+		if what != sim.Sent || p.Dst != source {
+			return
+		}
+		switch pro, _ := wire.ParsePrologue(p.Data); pro.Type {
+		case wire.TypeRUDReq:
+			if rtr = true; !asked {
+				t.Error("an RTR goes to a source that is not proven")
+			}
+		case wire.TypeCP:
+			if c, _, err := wire.ParseCP(p.Data); err == nil && c.Ctl == wire.CtlClearReq && !asked {
+				asked = true
+				cp := wire.CP{Ctl: wire.CtlClear, SPDCID: 9, DPDCID: c.SPDCID, Payload: 1001}
+				w.Forge(0, source, cp.Append(nil), true)
+			}
+		}
+	})
+	if w.Hosts[0].Post(simtest.OpSpec{Kind: transport.OpRecv, Peer: simtest.Any, Len: 3000}) == nil {
+		t.Fatal("no receive")
+	}
+	w.Run(5 * time.Second)
+	if !asked || !rtr {
+		t.Errorf("asked for a proof: %v; RTR: %v", asked, rtr)
+	}
+}

@@ -187,7 +187,10 @@ func (s *SES) askRestart(key offerKey) {
 	in := s.in.at(i)
 	e := s.endpoints[in.ep]
 	if s.peers.at(in.user).unproven {
-		return // askProven goes on
+		if in.pdc != noPDC {
+			s.owing = append(s.owing, in.pdc) // S-CLR-08: it asks for the proof, and askProven goes on
+		}
+		return
 	}
 	if s.numSends >= maxSends {
 		s.unasked = append(s.unasked, key)
