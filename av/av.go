@@ -97,11 +97,11 @@ type AV struct {
 func New(attr Attr, ctx any) (*AV, error) {
 	switch {
 	case attr.Type > fi.AVTable:
-		return nil, fmt.Errorf("av: open: type: %w", fi.EINVAL)
+		return nil, fmt.Errorf("av: open: there is no type %d: leave it 0: %w", attr.Type, fi.EINVAL)
 	case attr.Name != "" || attr.Flags&fi.Read != 0:
-		return nil, fmt.Errorf("av: open: shared address vectors: %w", fi.ENOSYS)
+		return nil, fmt.Errorf("av: open: address vectors are not shared by processes: leave Name and fi.Read out: %w", fi.ENOSYS)
 	case attr.Flags&^(fi.Event|fi.AVUserID|fi.Symmetric) != 0 || attr.Count < 0 || attr.EPPerNode < 0:
-		return nil, fmt.Errorf("av: open: flags: %w", fi.EINVAL)
+		return nil, fmt.Errorf("av: open: it takes fi.Event, fi.AVUserID and fi.Symmetric, and no negative counts: %w", fi.EINVAL)
 	case !attr.Format.Known():
 		return nil, fmt.Errorf("av: open: address format %#x: %w", uint32(attr.Format), fi.EINVAL)
 	}
@@ -127,7 +127,7 @@ func (v *provider) Bind() error {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	if (*AV)(v).gone() {
-		return fmt.Errorf("av: bind: %w", fi.EBADF)
+		return fmt.Errorf("av: bind: the vector is closed, or was never opened: %w", fi.EBADF)
 	}
 	v.bound++
 	return nil
@@ -147,9 +147,9 @@ func (v *AV) BindEvents(e Events) error {
 	defer v.mu.Unlock()
 	switch {
 	case v.gone():
-		return fmt.Errorf("av: bind: %w", fi.EBADF)
+		return fmt.Errorf("av: bind: the vector is closed, or was never opened: %w", fi.EBADF)
 	case v.events != nil || e == nil:
-		return fmt.Errorf("av: bind: one event queue: %w", fi.EINVAL)
+		return fmt.Errorf("av: bind: one event queue, and not nil: %w", fi.EINVAL)
 	}
 	b, err := e.Bind()
 	if err != nil {
@@ -167,9 +167,9 @@ func (v *AV) Close() error {
 	defer v.mu.Unlock()
 	switch {
 	case v.gone():
-		return fmt.Errorf("av: close: %w", fi.EBADF)
+		return fmt.Errorf("av: close: the vector is closed already, or was never opened: %w", fi.EBADF)
 	case v.bound > 0:
-		return fmt.Errorf("av: close: endpoints are bound: %w", fi.EBUSY)
+		return fmt.Errorf("av: close: endpoints are bound: close them first: %w", fi.EBUSY)
 	}
 	v.closed = true
 	v.tab.Store(&table{})
@@ -232,11 +232,10 @@ func (v *AV) Lookup(h fi.Addr) (wire.Addr, error) {
 	if r := v.get(h); r != nil {
 		return r.addr, nil
 	}
-	no := fi.EINVAL
 	if v.Closed() {
-		no = fi.EBADF
+		return wire.Addr{}, fmt.Errorf("av: lookup %d: the vector is closed, or was never opened: %w", uint64(h), fi.EBADF)
 	}
-	return wire.Addr{}, fmt.Errorf("av: lookup %d: %w", uint64(h), no)
+	return wire.Addr{}, fmt.Errorf("av: lookup %d: no address has this handle: %w", uint64(h), fi.EINVAL)
 }
 
 // LookupRecord writes the address of a handle to b, as bytes in the format of the AV. It
@@ -265,11 +264,14 @@ func (v *AV) SetUserID(h, id fi.Addr) error {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	if v.gone() {
-		return fmt.Errorf("av: set user id of %d: %w", uint64(h), fi.EBADF)
+		return fmt.Errorf("av: set user id of %d: the vector is closed, or was never opened: %w", uint64(h), fi.EBADF)
 	}
 	r := v.get(h)
-	if r == nil || v.attr.Flags&fi.AVUserID == 0 {
-		return fmt.Errorf("av: set user id of %d: %w", uint64(h), fi.EINVAL)
+	if v.attr.Flags&fi.AVUserID == 0 {
+		return fmt.Errorf("av: set user id of %d: the vector was not opened with fi.AVUserID: %w", uint64(h), fi.EINVAL)
+	}
+	if r == nil {
+		return fmt.Errorf("av: set user id of %d: no address has this handle: %w", uint64(h), fi.EINVAL)
 	}
 	n := *r
 	n.user = id

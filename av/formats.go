@@ -175,7 +175,14 @@ func (v *AV) one(a wire.Addr, what string) (fi.Addr, error) {
 		return fi.AddrNotAvail, err
 	}
 	if why[0] != 0 {
-		return fi.AddrNotAvail, fmt.Errorf("av: %s: %w", what, why[0])
+		text := ""
+		switch why[0] {
+		case fi.EINVAL:
+			text = "it is no address of one host, or has an id beyond 4095: "
+		case fi.ENOMEM:
+			text = "the vector is full: Remove addresses of peers that are gone: "
+		}
+		return fi.AddrNotAvail, fmt.Errorf("av: %s: %s%w", what, text, why[0])
 	}
 	return h[0], nil
 }
@@ -262,7 +269,7 @@ func resolve(node, service string) (wire.Addr, error) {
 	if err != nil {
 		ips, err := net.DefaultResolver.LookupNetIP(context.Background(), "ip", node)
 		if err != nil || len(ips) == 0 {
-			return wire.Addr{}, fmt.Errorf("av: resolve %q: %w", node, fi.ENODATA)
+			return wire.Addr{}, fmt.Errorf("av: resolve %q: no address is known for this name: check it, or give the IP address: %w", node, fi.ENODATA)
 		}
 		ip = best(ips)
 	}

@@ -34,11 +34,11 @@ func (v *AV) insertAll(n int, at func(int) (wire.Addr, fi.Errno), handles []fi.A
 	var errs []fi.Errno
 	switch {
 	case flags&^(fi.SyncErr|fi.More|fi.AVUserID) != 0:
-		return bad("flags " + flags.String())
+		return bad("flags " + flags.String() + " (it takes fi.SyncErr, fi.More, fi.AVUserID)")
 	case handles != nil && len(handles) < n:
 		return bad(fmt.Sprintf("%d handles for %d addresses", len(handles), n))
 	case flags&fi.AVUserID != 0 && (handles == nil || v.attr.Flags&fi.AVUserID != 0):
-		return bad("user ids") // fi_av(3): not with an AV opened for SetUserID
+		return bad("fi.AVUserID wants the user ids in handles, and a vector opened without it") // fi_av(3): not with an AV opened for SetUserID
 	case flags&fi.SyncErr != 0:
 		var ok bool
 		if errs, ok = context.([]fi.Errno); !ok || len(errs) < n || async {
@@ -50,9 +50,9 @@ func (v *AV) insertAll(n int, at func(int) (wire.Addr, fi.Errno), handles []fi.A
 	ev := v.events
 	switch {
 	case v.gone():
-		return 0, fmt.Errorf("av: insert: closed: %w", fi.EBADF)
+		return 0, fmt.Errorf("av: insert: the vector is closed, or was never opened: %w", fi.EBADF)
 	case async && ev == nil:
-		return 0, fmt.Errorf("av: insert: no event queue is bound: %w", fi.ENOEQ) // R-AV-08
+		return 0, fmt.Errorf("av: insert: a vector opened with fi.Event tells by an event queue, and none is bound: BindEvents comes first: %w", fi.ENOEQ) // R-AV-08
 	case async:
 		if err := ev.Room(); err != nil {
 			return 0, fmt.Errorf("av: insert: event queue: %w", err)
@@ -167,12 +167,12 @@ func (v *AV) Remove(handles ...fi.Addr) error {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	if v.gone() {
-		return fmt.Errorf("av: remove: %w", fi.EBADF)
+		return fmt.Errorf("av: remove: the vector is closed, or was never opened: %w", fi.EBADF)
 	}
 	for _, h := range handles {
 		r := v.get(h)
 		if r == nil {
-			return fmt.Errorf("av: remove %d: %w", uint64(h), fi.EINVAL)
+			return fmt.Errorf("av: remove %d: no address has this handle: %w", uint64(h), fi.EINVAL)
 		}
 		v.leave(uint32(h), keyOf(&r.addr))
 		(*v.tab.Load())[h].Store(nil)

@@ -137,12 +137,12 @@ func (c *Counter) Close() error {
 	c.w.Mu.Lock()
 	if c.w.Bound() > 0 {
 		c.w.Mu.Unlock()
-		return fmt.Errorf("cntr: close: an endpoint is bound: %w", fi.EBUSY)
+		return fmt.Errorf("cntr: close: an endpoint or region is bound: close it first: %w", fi.EBUSY)
 	}
 	open := c.w.Close()
 	c.w.Mu.Unlock()
 	if !open {
-		return fmt.Errorf("cntr: close: %w", fi.EBADF)
+		return fmt.Errorf("cntr: close: the counter is closed, or was never opened: %w", fi.EBADF)
 	}
 	c.w.Release()
 	return nil
@@ -173,7 +173,7 @@ func (c *Counter) ReadErr() uint64 {
 // maximum rather than wrap (R-CNTR-09). Add fails with fi.EBADF if the counter is closed.
 func (c *Counter) Add(n uint64) error {
 	if c.Closed() {
-		return fmt.Errorf("cntr: add: %w", fi.EBADF)
+		return fmt.Errorf("cntr: add: the counter is closed, or was never opened: %w", fi.EBADF)
 	}
 	c.changed(raise(&c.val, n))
 	return nil
@@ -182,7 +182,7 @@ func (c *Counter) Add(n uint64) error {
 // Set sets the success value (fi_cntr_set). It fails with fi.EBADF if the counter is closed.
 func (c *Counter) Set(v uint64) error {
 	if c.Closed() {
-		return fmt.Errorf("cntr: set: %w", fi.EBADF)
+		return fmt.Errorf("cntr: set: the counter is closed, or was never opened: %w", fi.EBADF)
 	}
 	c.val.Store(v)
 	c.changed(v)
@@ -193,7 +193,7 @@ func (c *Counter) Set(v uint64) error {
 // fi.EBADF if the counter is closed.
 func (c *Counter) AddErr(n uint64) error {
 	if c.Closed() {
-		return fmt.Errorf("cntr: adderr: %w", fi.EBADF)
+		return fmt.Errorf("cntr: adderr: the counter is closed, or was never opened: %w", fi.EBADF)
 	}
 	if n > 0 {
 		raise(&c.errs, n)
@@ -206,7 +206,7 @@ func (c *Counter) AddErr(n uint64) error {
 // fi.EBADF if the counter is closed.
 func (c *Counter) SetErr(v uint64) error {
 	if c.Closed() {
-		return fmt.Errorf("cntr: seterr: %w", fi.EBADF)
+		return fmt.Errorf("cntr: seterr: the counter is closed, or was never opened: %w", fi.EBADF)
 	}
 	if c.errs.Swap(v) != v {
 		c.failed()
@@ -267,10 +267,10 @@ func (c *Counter) WaitContext(ctx context.Context, threshold uint64) error {
 
 func (c *Counter) wait(ctx context.Context, threshold uint64, timeout time.Duration) error {
 	if !c.w.MayBlock() {
-		return fmt.Errorf("cntr: wait with %v: %w", c.w.Kind(), fi.EINVAL)
+		return fmt.Errorf("cntr: wait for a counter that nobody can wait at (%v): open it with Attr.WaitObj fi.WaitUnspec, or use Read: %w", c.w.Kind(), fi.EINVAL)
 	}
 	if c.Closed() {
-		return fmt.Errorf("cntr: wait: %w", fi.EBADF)
+		return fmt.Errorf("cntr: wait: the counter is closed, or was never opened: %w", fi.EBADF)
 	}
 	known := c.known.Load()
 	if !c.enough(threshold, known) {

@@ -162,11 +162,11 @@ func (a *Attr) check() error {
 	bad := func(what string) error { return fmt.Errorf("%s: %w", what, fi.EINVAL) }
 	switch {
 	case a.Size < 0 || a.Size > MaxSize:
-		return bad("size")
+		return bad(fmt.Sprintf("size %d is not 0 to %d", a.Size, MaxSize))
 	case a.Flags&^fi.Affinity != 0:
-		return bad("flags " + a.Flags.String())
+		return bad("flags " + a.Flags.String() + ", of which it takes fi.Affinity only")
 	case a.Format > fi.CQTagged:
-		return bad("format " + a.Format.String())
+		return bad("there is no format " + a.Format.String() + ": take fi.CQContext, fi.CQMsg, fi.CQData or fi.CQTagged")
 	case a.WaitObj != fi.WaitNone && a.WaitCond > fi.CondThreshold:
 		return bad("wait condition " + a.WaitCond.String())
 	}
@@ -187,7 +187,7 @@ func (q *CQ) Close() error {
 	q.w.Mu.Lock()
 	if q.w.Bound() > 0 {
 		q.w.Mu.Unlock()
-		return fmt.Errorf("cq: close: endpoints are bound: %w", fi.EBUSY)
+		return fmt.Errorf("cq: close: endpoints are bound: close them first: %w", fi.EBUSY)
 	}
 	open := q.w.Close()
 	if open {
@@ -198,7 +198,7 @@ func (q *CQ) Close() error {
 	}
 	q.w.Mu.Unlock()
 	if !open {
-		return fmt.Errorf("cq: close: %w", fi.EBADF)
+		return fmt.Errorf("cq: close: the queue is closed already, or was never opened: %w", fi.EBADF)
 	}
 	q.w.Release()
 	return nil

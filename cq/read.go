@@ -107,7 +107,7 @@ func (q *CQ) look(e []Entry, src []fi.Addr) (int, error) {
 // take is look with the lock held.
 func (q *CQ) take(e []Entry, src []fi.Addr) (int, error) {
 	if q.w.Closed() {
-		return 0, fmt.Errorf("cq: read: closed: %w", fi.EBADF)
+		return 0, fmt.Errorf("cq: read: the queue is closed, or was never opened: %w", fi.EBADF)
 	}
 	n := q.ring.take(e, src)
 	q.freed += int64(n)
@@ -133,12 +133,12 @@ func (q *CQ) take(e []Entry, src []fi.Addr) (int, error) {
 // to the caller from then on (R-CQ-85).
 func (q *CQ) ReadErr(e *Error, flags fi.Flags) (int, error) {
 	if e == nil || flags != 0 {
-		return 0, fmt.Errorf("cq: readerr: %w", fi.EINVAL)
+		return 0, fmt.Errorf("cq: readerr: it takes an Error to fill, and no flags: %w", fi.EINVAL)
 	}
 	q.w.Mu.Lock()
 	defer q.w.Mu.Unlock()
 	if q.w.Closed() {
-		return 0, fmt.Errorf("cq: readerr: closed: %w", fi.EBADF)
+		return 0, fmt.Errorf("cq: readerr: the queue is closed, or was never opened: %w", fi.EBADF)
 	}
 	buf := e.ErrData
 	if unsafe.SliceData(buf) == e.lent {
@@ -222,7 +222,7 @@ func (q *CQ) SReadFromContext(ctx context.Context, e []Entry, src []fi.Addr) (in
 // sread implements all blocking reads.
 func (q *CQ) sread(ctx context.Context, e []Entry, src []fi.Addr, cond int, timeout time.Duration) (int, error) {
 	if !q.w.MayBlock() {
-		return 0, fmt.Errorf("cq: sread with %v: %w", q.w.Kind(), fi.EINVAL)
+		return 0, fmt.Errorf("cq: sread of a queue that nobody can wait at (%v): open it with Attr.WaitObj fi.WaitUnspec, or use Read: %w", q.w.Kind(), fi.EINVAL)
 	}
 	var deadline wait.Moment
 	if timeout != 0 && q.w.Have() == 0 && q.w.Spins() {

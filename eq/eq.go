@@ -157,13 +157,13 @@ func (q *EQ) Close() error {
 	q.w.Mu.Lock()
 	if q.bound+q.w.Bound() > 0 {
 		q.w.Mu.Unlock()
-		return fmt.Errorf("eq: close: objects are bound: %w", fi.EBUSY)
+		return fmt.Errorf("eq: close: endpoints or vectors are bound: close them first: %w", fi.EBUSY)
 	}
 	open := q.w.Close()
 	q.ring, q.n = nil, 0
 	q.w.Mu.Unlock()
 	if !open {
-		return fmt.Errorf("eq: close: %w", fi.EBADF)
+		return fmt.Errorf("eq: close: the queue is closed already, or was never opened: %w", fi.EBADF)
 	}
 	q.w.Release()
 	return nil

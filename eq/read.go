@@ -36,7 +36,7 @@ func (q *EQ) look(flags fi.Flags) (Entry, error) {
 func (q *EQ) take(flags fi.Flags) (Entry, error) {
 	switch {
 	case q.w.Closed():
-		return Entry{}, fmt.Errorf("eq: read: closed: %w", fi.EBADF)
+		return Entry{}, fmt.Errorf("eq: read: the queue is closed, or was never opened: %w", fi.EBADF)
 	case q.n == 0 && q.overrun: // R-EQ-65
 		return Entry{}, fi.EAVAIL
 	case q.n == 0:
@@ -64,7 +64,7 @@ func (q *EQ) ReadErr(flags fi.Flags) (Error, error) {
 	defer q.w.Mu.Unlock()
 	switch {
 	case q.w.Closed():
-		return Error{}, fmt.Errorf("eq: readerr: closed: %w", fi.EBADF)
+		return Error{}, fmt.Errorf("eq: readerr: the queue is closed, or was never opened: %w", fi.EBADF)
 	case q.n == 0 && q.overrun:
 		return Error{Err: fi.EOVERRUN, Lost: q.lost}, nil
 	case q.n == 0 || q.ring[q.head].err == nil:
@@ -92,7 +92,7 @@ func (q *EQ) SReadContext(ctx context.Context, flags fi.Flags) (Entry, error) {
 
 func (q *EQ) sread(ctx context.Context, flags fi.Flags, timeout time.Duration) (Entry, error) {
 	if kind := q.w.Kind(); kind == fi.WaitNone || kind == fi.WaitSet {
-		return Entry{}, fmt.Errorf("eq: sread with %v: %w", kind, fi.EINVAL)
+		return Entry{}, fmt.Errorf("eq: sread of a queue that nobody can wait at (%v): open it with Attr.WaitObj fi.WaitUnspec, or use Read: %w", kind, fi.EINVAL)
 	}
 	if e, err := q.Read(flags); err != fi.EAGAIN || timeout == 0 {
 		return e, err

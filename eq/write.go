@@ -95,13 +95,13 @@ func (q *EQ) put(it item) bool {
 // and the queue has overrun from then on (R-EQ-67).
 func (q *EQ) Write(e Entry) error {
 	if q.attr.Flags&fi.Write == 0 {
-		return fmt.Errorf("eq: write: not opened for writing: %w", fi.EINVAL)
+		return fmt.Errorf("eq: write: the queue was not opened with fi.Write in Attr.Flags: %w", fi.EINVAL)
 	}
 	q.w.Mu.Lock()
 	defer q.w.Mu.Unlock()
 	switch {
 	case q.w.Closed():
-		return fmt.Errorf("eq: write: %w", fi.EBADF)
+		return fmt.Errorf("eq: write: the queue is closed, or was never opened: %w", fi.EBADF)
 	case q.overrun:
 		return fmt.Errorf("eq: write: %w", fi.EOVERRUN)
 	case q.fits():

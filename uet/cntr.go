@@ -59,10 +59,10 @@ type tally struct {
 // another domain.
 func (ep *Endpoint) BindCntr(c *cntr.Counter, flags fi.Flags) error {
 	if c == nil {
-		return fi.EINVAL
+		return errNoObject
 	}
 	if flags&^(cntrLocal|cntrRemote) != 0 || flags == 0 {
-		return fi.EBADFLAGS
+		return errCntrFlags
 	}
 	ep.mu.Lock()
 	defer ep.mu.Unlock()
@@ -73,7 +73,7 @@ func (ep *Endpoint) BindCntr(c *cntr.Counter, flags fi.Flags) error {
 		return err
 	}
 	if flags&cntrRemote != 0 && ep.info.Caps&fi.RMAEvent == 0 {
-		return fi.EOPNOTSUPP
+		return errNoEvents
 	}
 	places := []struct {
 		kind fi.Flags
@@ -88,7 +88,7 @@ func (ep *Endpoint) BindCntr(c *cntr.Counter, flags fi.Flags) error {
 	}
 	for _, p := range places {
 		if flags&p.kind != 0 && *p.at != nil {
-			return fi.EINVAL
+			return errBoundTwice
 		}
 	}
 	t := ep.cntrs.tallyOf(c)

@@ -74,7 +74,7 @@ type connection struct {
 func (ep *Endpoint) Connect(addr wire.Addr, data []byte) error {
 	l := ep.connection
 	if l == nil {
-		return fi.ENOSYS
+		return errNoConn
 	}
 	ep.mu.Lock()
 	defer ep.mu.Unlock()
@@ -84,7 +84,7 @@ func (ep *Endpoint) Connect(addr wire.Addr, data []byte) error {
 	addr = byName(addr)
 	switch {
 	case ep.state.Load() == stateClosed:
-		return fi.EBADF
+		return errClosed
 	case l.req != nil:
 		return fi.EOPBADSTATE
 	case l.begun() != nil:
@@ -134,13 +134,13 @@ func (ep *Endpoint) Connect(addr wire.Addr, data []byte) error {
 func (ep *Endpoint) Accept(data []byte) error {
 	l := ep.connection
 	if l == nil {
-		return fi.ENOSYS
+		return errNoConn
 	}
 	ep.mu.Lock()
 	defer ep.mu.Unlock()
 	switch {
 	case ep.state.Load() == stateClosed:
-		return fi.EBADF
+		return errClosed
 	case l.req == nil:
 		return fi.EINVAL
 	case l.begun() != nil:
@@ -188,9 +188,9 @@ func (ep *Endpoint) Shutdown() error {
 	l := ep.connection
 	switch {
 	case l == nil:
-		return fi.ENOSYS
+		return errNoConn
 	case ep.state.Load() == stateClosed:
-		return fi.EBADF
+		return errClosed
 	case !l.leave(connUp, connDown):
 		return fi.ENOTCONN
 	}
@@ -210,9 +210,9 @@ func (ep *Endpoint) Peer() (wire.Addr, error) {
 	l := ep.connection
 	switch {
 	case l == nil:
-		return wire.Addr{}, fi.ENOSYS
+		return wire.Addr{}, errNoConn
 	case ep.state.Load() == stateClosed:
-		return wire.Addr{}, fi.EBADF
+		return wire.Addr{}, errClosed
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -159,12 +159,12 @@ func (ep *Endpoint) Info() *Info {
 func (ep *Endpoint) unenabled() error {
 	switch ep.state.Load() {
 	case stateEnabled, stateDisabled:
-		return fi.EOPBADSTATE // R-EP-05
+		return errEnabled // R-EP-05
 	case stateClosed:
-		return fi.EBADF
+		return errClosed
 	}
 	if ep.domain == nil { // it was never opened
-		return fi.EBADF
+		return errClosed
 	}
 	return nil
 }
@@ -181,10 +181,10 @@ func (ep *Endpoint) unenabled() error {
 func (ep *Endpoint) BindCQ(q *cq.CQ, flags fi.Flags) error {
 	const directions = fi.Transmit | fi.Recv
 	if q == nil {
-		return fi.EINVAL
+		return errNoObject
 	}
 	if flags&^(directions|fi.SelectiveCompletion) != 0 || flags&directions == 0 {
-		return fi.EBADFLAGS
+		return errCQFlags
 	}
 	ep.mu.Lock()
 	defer ep.mu.Unlock()
@@ -192,7 +192,7 @@ func (ep *Endpoint) BindCQ(q *cq.CQ, flags fi.Flags) error {
 		return err
 	}
 	if flags&fi.Transmit != 0 && ep.txq.cq != nil || flags&fi.Recv != 0 && ep.rxq.cq != nil {
-		return fi.EINVAL
+		return errBoundTwice
 	}
 	if err := foreign(&ep.domain.parent, q); err != nil {
 		return err
@@ -218,9 +218,9 @@ func (ep *Endpoint) BindCQ(q *cq.CQ, flags fi.Flags) error {
 func foreign(p *parent, q queue) error {
 	switch {
 	case q.Closed():
-		return fi.EBADF
+		return errQueueGone
 	case !p.owns(q):
-		return fi.EDOMAIN
+		return errForeign
 	}
 	return nil
 }
@@ -269,8 +269,11 @@ func (ep *Endpoint) BindAV(v *av.AV) error {
 	if err := ep.unenabled(); err != nil {
 		return err
 	}
-	if v == nil || ep.av != nil {
-		return fi.EINVAL
+	if v == nil {
+		return errNoObject
+	}
+	if ep.av != nil {
+		return errBoundTwice
 	}
 	if err := foreign(&ep.domain.parent, v); err != nil {
 		return err
@@ -296,8 +299,11 @@ func (ep *Endpoint) BindEQ(q *eq.EQ) error {
 	if err := ep.unenabled(); err != nil {
 		return err
 	}
-	if q == nil || ep.eq != nil {
-		return fi.EINVAL
+	if q == nil {
+		return errNoObject
+	}
+	if ep.eq != nil {
+		return errBoundTwice
 	}
 	if err := foreign(&ep.domain.fabric.parent, q); err != nil {
 		return err
@@ -338,12 +344,12 @@ func (ep *Endpoint) Name() (wire.Addr, error) {
 	defer ep.mu.Unlock()
 	switch ep.state.Load() {
 	case stateClosed:
-		return wire.Addr{}, fi.EBADF
+		return wire.Addr{}, errClosed
 	case stateEnabled, stateDisabled:
 		return ep.name, nil
 	}
 	if ep.info.SrcAddr.Port == 0 || ep.info.SrcAddr.IP.IsUnspecified() {
-		return wire.Addr{}, fi.EOPBADSTATE
+		return wire.Addr{}, errNotEnabled
 	}
 	return ep.info.SrcAddr, nil
 }
@@ -421,11 +427,11 @@ func (ep *Endpoint) bound() (fi.Caps, error) {
 	}
 	switch {
 	case caps&(fi.Send|fi.Write|fi.Read) != 0 && ep.txq.cq == nil, caps&(fi.Recv|fi.RemoteWrite) != 0 && ep.rxq.cq == nil:
-		return 0, fi.ENOCQ
+		return 0, errNoCQ
 	case ep.connection != nil && ep.eq == nil:
-		return 0, fi.ENOEQ
+		return 0, errNoEQ
 	case ep.connection == nil && ep.av == nil:
-		return 0, fi.ENOAV
+		return 0, errNoAV
 	}
 	if ep.connection != nil {
 		// All messages come from one peer, of which there is no address.
@@ -671,7 +677,7 @@ func openErrno(err error) fi.Errno {
 // fi.EBUSY: aliases are open (R-EP-17).
 func (ep *Endpoint) Close() error {
 	if ep.domain == nil {
-		return fi.EBADF
+		return errClosed
 	}
 	ep.mu.Lock()
 	if ep.aliases > 0 {
@@ -682,7 +688,7 @@ func (ep *Endpoint) Close() error {
 	drv := ep.drv
 	ep.mu.Unlock()
 	if was == stateClosed {
-		return fi.EBADF
+		return errClosed
 	}
 	if ep.connection != nil {
 		ep.connection.leave(connIdle, connPending, connUp, connDown, connFailed)

@@ -205,11 +205,11 @@ func postErr(err error) error {
 	case transport.ErrFull: // R-EP-20, R-ERR-42
 		return fi.EAGAIN
 	case transport.ErrTooLong: // R-MSG-02
-		return fi.EMSGSIZE
+		return errTooLong
 	case transport.ErrNoPeer: // R-AV-19
-		return fi.EINVAL
+		return errNoPeer
 	case transport.ErrClosed:
-		return fi.EBADF
+		return errClosed
 	case transport.ErrNoKey: // F33
 		return fi.EKEYREJECTED
 	}

@@ -52,16 +52,25 @@ const saidReasons = 8
 // each interface.
 func (e *InfoError) Error() string {
 	general := slices.ContainsFunc(e.Reasons, func(r Reason) bool { return r.Interface == "" && r.Why != noInterface })
-	var said []string
-	left := 0
+	var alike []Reason
 	for _, r := range e.Reasons {
-		switch {
-		case general != (r.Interface == "") || r.Why == noInterface:
-		case len(said) == saidReasons:
-			left++
-		default:
-			said = append(said, r.String())
+		if general != (r.Interface == "") || r.Why == noInterface {
+			continue
 		}
+		i := slices.IndexFunc(alike, func(o Reason) bool { return o.Field == r.Field && o.Asked == r.Asked && o.Why == r.Why && o.Mend == r.Mend })
+		if i < 0 {
+			alike = append(alike, r)
+			continue
+		}
+		o := &alike[i]
+		o.Interface, o.Have = listed(o.Interface, r.Interface), listed(o.Have, r.Have)
+	}
+	// The state of an interface that the hints may not even mean comes last.
+	slices.SortStableFunc(alike, func(a, b Reason) int { return boolOrder(a.Field == "Domain", b.Field == "Domain") })
+	var said []string
+	left := max(0, len(alike)-saidReasons)
+	for _, r := range alike[:len(alike)-left] {
+		said = append(said, r.String())
 	}
 	if left > 0 {
 		said = append(said, fmt.Sprintf("and %d more, which Explain has", left))
@@ -70,6 +79,14 @@ func (e *InfoError) Error() string {
 		said = []string{"this host has no network interface"}
 	}
 	return "nothing meets the hints: " + strings.Join(said, ". ")
+}
+
+// listed adds a word to a list, unless it is the last one there.
+func listed(list, word string) string {
+	if word == "" || list == word || strings.HasSuffix(list, ", "+word) {
+		return list
+	}
+	return list + ", " + word
 }
 
 // Unwrap returns fi.ENODATA.

@@ -145,7 +145,7 @@ func TestInfoErrorSaysWhy(t *testing.T) {
 	}{
 		{&Info{Caps: fi.HMEM}, "", "Caps HMEM: a user-space UDP transport", "no interface"},
 		{&Info{Domain: DomainAttr{Name: "nosuch0"}}, "", "Domain.Name nosuch0 (there is ", "no interface serves"},
-		{&Info{SrcAddr: wire.Addr{IP: netip.MustParseAddr("192.0.2.1")}}, "", "lo: SrcAddr 192.0.2.1 (there is 127.0.0.1", "no interface serves"},
+		{&Info{SrcAddr: wire.Addr{IP: netip.MustParseAddr("192.0.2.1")}}, "", "lo: SrcAddr 192.0.2.1 (there is ", "no interface serves"},
 		{&Info{Config: Config{Security: &Security{}}}, "", "Config.Security a zero Security", "interface"},
 		{&Info{Caps: fi.HMEM}, "127.0.0.1", "Caps HMEM", "interface"},
 	} {

@@ -30,7 +30,7 @@ func (p *parent) adopt() error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if !p.open {
-		return fi.EBADF
+		return errParent
 	}
 	p.children++
 	return nil
@@ -49,7 +49,7 @@ func keep[Q queue](p *parent, open func() (Q, error)) (Q, error) {
 	defer p.mu.Unlock()
 	var none Q
 	if !p.open {
-		return none, fi.EBADF
+		return none, errParent
 	}
 	q, err := open()
 	if err != nil {
@@ -87,9 +87,9 @@ func (p *parent) close() error {
 	p.prune()
 	switch {
 	case !p.open:
-		return fi.EBADF
+		return errParentGone
 	case p.children > 0 || len(p.queues) > 0:
-		return fi.EBUSY
+		return errParentBusy
 	}
 	p.open = false
 	return nil
@@ -106,7 +106,7 @@ type Fabric struct {
 // provider.
 func OpenFabric(info *Info, ctx any) (*Fabric, error) {
 	if info == nil {
-		return nil, fi.EINVAL
+		return nil, errNoInfo
 	}
 	var why reasons
 	(&Info{}).matchFabric(&info.Fabric, &why)
@@ -138,7 +138,7 @@ func (f *Fabric) OpenEQ(attr eq.Attr, ctx any) (*eq.EQ, error) {
 // nil, or its Domain asks for something that GetInfo refuses.
 func (f *Fabric) OpenDomain(info *Info, ctx any) (*Domain, error) {
 	if info == nil {
-		return nil, fi.EINVAL
+		return nil, errNoInfo
 	}
 	var why reasons
 	(&Info{AddrFormat: info.AddrFormat}).matchDomain(&info.Domain, &why)

@@ -45,7 +45,7 @@ func GetInfo(node, service string, flags fi.Flags, hints *Info) ([]*Info, error)
 // with fi.ENODATA exactly if there is a Reason without an interface.
 func getInfo(node, service string, flags fi.Flags, hints *Info, why *reasons) ([]*Info, error) {
 	if flags&^(fi.Source|fi.NumericHost) != 0 {
-		return nil, fi.EBADFLAGS
+		return nil, fmt.Errorf("it takes the flags fi.Source and fi.NumericHost, not %v: %w", flags, fi.EBADFLAGS)
 	}
 	if hints == nil {
 		hints = &Info{AddrFormat: fi.FormatSockaddr}
@@ -508,11 +508,14 @@ func resolve(node, service string, flags fi.Flags, format fi.AddrFormat) (wire.A
 // unresolved is the error of a name that no address was found for. An address with a port is
 // a frequent mistake.
 func unresolved(node string, err error) error {
-	hint := ""
+	hint := ": check the name, or give the IP address"
 	if host, port, e := net.SplitHostPort(node); e == nil {
 		hint = fmt.Sprintf("; a node has no port: say node %q, service %q", host, port)
 	}
-	return fmt.Errorf("node %q: no such host%s: %w", node, hint, errors.Join(err, fi.ENODATA))
+	if err == nil {
+		err = errors.New("no address")
+	}
+	return fmt.Errorf("node %q: no such host%s (%w): %w", node, hint, err, fi.ENODATA)
 }
 
 func fits(f fi.AddrFormat, ip netip.Addr) bool {

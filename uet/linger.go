@@ -6,7 +6,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/uetkit/uetkit/fi"
 	"github.com/uetkit/uetkit/uet/internal/driver"
 )
 
@@ -98,9 +97,9 @@ func (ep *Endpoint) Flush(ctx context.Context) error {
 func (ep *Endpoint) flushable() error {
 	switch ep.state.Load() {
 	case stateNew:
-		return fi.EOPBADSTATE
+		return errNotEnabled
 	case stateClosed:
-		return fi.EBADF
+		return errClosed
 	}
 	return nil
 }

@@ -113,19 +113,26 @@ func (d *Domain) RegMRv(iov [][]byte, access fi.Flags, offset, key uint64, flags
 func (d *Domain) RegMRAttr(attr *MRAttr, flags fi.Flags) (*MR, error) {
 	const rights = fi.Send | fi.Recv | fi.Read | fi.Write | fi.RemoteRead | fi.RemoteWrite
 	if attr == nil {
-		return nil, fi.EINVAL
+		return nil, errNoMRAttr
 	}
 	if flags&^(fi.RMAEvent|fi.RMAPmem|fi.MRSingleUse) != 0 ||
 		flags&fi.MRSingleUse != 0 && (flags&fi.RMAPmem != 0 || d.attr.MRMode&fi.MREndpoint == 0) {
-		return nil, fi.EBADFLAGS
+		return nil, errMRFlags
 	}
 	job, err := jobOf(attr.AuthKey)
 	size := 0
 	for _, b := range attr.Iov {
 		size += len(b)
 	}
-	if err != nil || size == 0 || len(attr.Iov) > IovLimit || attr.Offset != 0 || attr.Access&^rights != 0 {
-		return nil, fi.EINVAL
+	switch {
+	case size == 0:
+		return nil, errNoMemory
+	case attr.Access&^rights != 0:
+		return nil, errMRRights
+	case len(attr.Iov) > IovLimit:
+		return nil, errIov
+	case err != nil || attr.Offset != 0:
+		return nil, errMRAttr
 	}
 	m := &MR{domain: d, attr: *attr, flags: flags, job: job, context: attr.Context, reached: map[*Endpoint]*transport.Region{}}
 	m.attr.Iov = slices.Clone(attr.Iov)

@@ -51,7 +51,7 @@ func TestMRPart(t *testing.T) {
 	for name, iov := range map[string][][]byte{
 		"other memory": {make([]byte, 10)}, "over two parts": {mem[490:510]}, "one of two elsewhere": {mem[:10], make([]byte, 1)},
 	} {
-		if _, err := r.domain.RegMRAttr(&MRAttr{Iov: iov, Access: fi.RemoteWrite, RequestedKey: 2, Of: whole}, 0); err != fi.EINVAL {
+		if _, err := r.domain.RegMRAttr(&MRAttr{Iov: iov, Access: fi.RemoteWrite, RequestedKey: 2, Of: whole}, 0); fi.Of(err) != fi.EINVAL {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
@@ -66,7 +66,7 @@ func TestMRPart(t *testing.T) {
 	want(t, whole.Close(), fi.EBUSY)
 	ok(t, part.Close())
 	ok(t, whole.Close())
-	if _, err := r.domain.RegMRAttr(&MRAttr{Iov: [][]byte{mem[:1]}, Access: fi.RemoteWrite, RequestedKey: 3, Of: whole}, 0); err != fi.EINVAL {
+	if _, err := r.domain.RegMRAttr(&MRAttr{Iov: [][]byte{mem[:1]}, Access: fi.RemoteWrite, RequestedKey: 3, Of: whole}, 0); fi.Of(err) != fi.EINVAL {
 		t.Errorf("of a closed region: %v", err)
 	}
 }

@@ -59,7 +59,7 @@ func (ep *Endpoint) GetOpt(opt fi.Opt) (uint64, error) {
 	ep.mu.Lock()
 	defer ep.mu.Unlock()
 	if ep.domain == nil || ep.state.Load() == stateClosed {
-		return 0, fi.EBADF
+		return 0, errClosed
 	}
 	o := &ep.opts
 	switch opt {
@@ -82,7 +82,7 @@ func (ep *Endpoint) GetOpt(opt fi.Opt) (uint64, error) {
 		}
 		return uint64(ep.info.Tx.InjectSize), nil
 	}
-	return 0, fi.ENOPROTOOPT
+	return 0, errNoOption
 }
 
 // SetOpt changes an option (R-EP-18). fi.OptMinMultiRecv may change at any time and applies
@@ -109,13 +109,13 @@ func (ep *Endpoint) SetOpt(opt fi.Opt, v uint64) error {
 	case fi.OptSendBufSize, fi.OptRecvBufSize:
 		most = maxSocketBuf
 	default:
-		return fi.ENOPROTOOPT
+		return errNoOption
 	}
 	switch err := ep.unenabled(); {
-	case err == fi.EBADF, err != nil && opt != fi.OptMinMultiRecv:
+	case err == errClosed, err != nil && opt != fi.OptMinMultiRecv:
 		return err
 	case v > most, v == 0 && opt != fi.OptMinMultiRecv:
-		return fi.EINVAL
+		return errOptionValue
 	}
 	switch opt {
 	case fi.OptMinMultiRecv:

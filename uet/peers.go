@@ -160,7 +160,7 @@ func (ep *Endpoint) dest(h fi.Addr) (uint64, error) {
 	}
 	gen := ep.av.Gen(h)
 	if gen == 0 {
-		return 0, fi.EINVAL
+		return 0, errNoPeer
 	}
 	return destOf(h, gen), nil
 }
@@ -185,7 +185,7 @@ func (o *owner) Known(to uint64, kind transport.OpKind, n int) error {
 // packet only, if n is more (R-ADDR-12).
 func (o *owner) tooLong(kind transport.OpKind, n int, oneMTU bool) error {
 	if oneMTU && !receives(kind) && !kind.RMA() && n > o.info.Config.PayloadMTU {
-		return fi.EMSGSIZE
+		return errTooLong
 	}
 	return nil
 }

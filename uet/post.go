@@ -72,7 +72,7 @@ func (p *posts) SendData(buf []byte, data uint64, dest fi.Addr, ctx any) error {
 // levels.
 func (p *posts) SendMsg(m *Msg, flags fi.Flags) error {
 	if m == nil {
-		return fi.EINVAL
+		return errNoMsg
 	}
 	if err := p.ready(); err != nil {
 		return err
@@ -119,7 +119,7 @@ func (p *posts) TSendData(buf []byte, data uint64, dest fi.Addr, tag uint64, ctx
 // TSendMsg posts a tagged message with flags, as SendMsg does (fi_tsendmsg).
 func (p *posts) TSendMsg(m *TMsg, flags fi.Flags) error {
 	if m == nil {
-		return fi.EINVAL
+		return errNoMsg
 	}
 	if err := p.ready(); err != nil {
 		return err
@@ -169,10 +169,10 @@ func (p *posts) Recvv(iov [][]byte, src fi.Addr, ctx any) error {
 // nothing: memory here needs no flush (R-TGT-07).
 func (p *posts) RecvMsg(m *Msg, flags fi.Flags) error {
 	if m == nil {
-		return fi.EINVAL
+		return errNoMsg
 	}
 	if flags&^rxCallFlags != 0 {
-		return fi.EBADFLAGS
+		return errCallFlags
 	}
 	if err := p.ready(); err != nil {
 		return err
@@ -211,10 +211,10 @@ func (p *posts) TRecvv(iov [][]byte, src fi.Addr, tag, ignore uint64, ctx any) e
 // context that cannot be compared.
 func (p *posts) TRecvMsg(m *TMsg, flags fi.Flags) error {
 	if m == nil {
-		return fi.EINVAL
+		return errNoMsg
 	}
 	if flags&^(rxCallFlags|fi.Peek|fi.Claim|fi.Discard) != 0 {
-		return fi.EBADFLAGS
+		return errCallFlags
 	}
 	op := transport.Op{Kind: transport.OpTRecv, Iov: m.Iov, Tag: m.Tag, Ignore: m.Ignore, Context: m.Context}
 	switch flags & (fi.Peek | fi.Claim | fi.Discard) {
@@ -356,7 +356,7 @@ func (ep *Endpoint) planOf(flags fi.Flags) (plan, error) {
 // endpoint, but without a level among them the endpoint's applies.
 func (p *posts) planMsg(flags fi.Flags) (plan, error) {
 	if flags&^txCallFlags != 0 || flags&fi.Fence != 0 && p.ep.txCaps&fi.Fence == 0 { // R-ORD-12 among others
-		return plan{}, fi.EBADFLAGS
+		return plan{}, errCallFlags
 	}
 	if flags&fi.Levels == 0 {
 		flags |= p.tx.Load().flags & fi.Levels
@@ -392,7 +392,7 @@ func (p *posts) planDurable(flags fi.Flags, writes bool) (plan, error) {
 func (p *posts) sendShort(kind transport.OpKind, buf []byte, dest fi.Addr, tag uint64, ctx any) error {
 	ep, t := p.ep, p.tx.Load()
 	if ep == nil {
-		return fi.EBADF
+		return errClosed
 	}
 	closed, state, pushed := p.closed.Load(), ep.state.Load(), ep.pushed.Load()
 	if closed || state != stateEnabled || pushed || uint64(len(buf)) >= ep.short[kind] || !t.plain || !ep.drv.TryLock() {
@@ -426,7 +426,7 @@ func (p *posts) sendLong(kind transport.OpKind, buf []byte, dest fi.Addr, tag ui
 func (p *posts) recvShort(kind transport.OpKind, buf []byte, src fi.Addr, tag, ignore uint64, ctx any) error {
 	ep := p.ep
 	if ep == nil {
-		return fi.EBADF
+		return errClosed
 	}
 	closed, state, flags := p.closed.Load(), ep.state.Load(), fi.Flags(p.rxFlags.Load())
 	if closed || state != stateEnabled || flags&fi.MultiRecv != 0 || ep.short[kind] == 0 || ignore != 0 && !ep.mayIgnore(ignore) || !ep.drv.TryLock() {
@@ -478,15 +478,15 @@ func (p *posts) gone() bool { return p.ep == nil || p.closed.Load() }
 // ready returns why nothing can be posted; nil if something can.
 func (p *posts) ready() error {
 	if p.gone() {
-		return fi.EBADF
+		return errClosed
 	}
 	switch p.ep.state.Load() {
 	case stateEnabled:
 		return nil
 	case stateClosed:
-		return fi.EBADF
+		return errClosed
 	}
-	return fi.EOPBADSTATE // R-EP-01
+	return errNotEnabled
 }
 
 // plain posts a send with the default flags; injected says that an inject call posts it.
@@ -523,7 +523,7 @@ func (p *posts) send(op *transport.Op, dest fi.Addr, pl *plan) error {
 		op.Idempotent = ep.info.Config.RUDI && op.Key&IdempotentKey != 0
 	}
 	if ep.txCaps&need != need {
-		return ep.refused(fi.EOPNOTSUPP) // R-MSG-19
+		return ep.refused(errNoCap) // R-MSG-19
 	}
 	if ep.connection != nil {
 		if err := ep.connection.maySend(); err != nil {
@@ -531,10 +531,10 @@ func (p *posts) send(op *transport.Op, dest fi.Addr, pl *plan) error {
 		}
 	}
 	if len(op.Iov) > IovLimit {
-		return ep.refused(fi.EINVAL)
+		return ep.refused(errIov)
 	}
 	if n := uint64(op.Bytes()); n > ep.opts.maxLen[kind] || inject && n > ep.opts.maxInject[kind] {
-		return ep.refused(fi.EMSGSIZE)
+		return ep.refused(errTooLong)
 	}
 	to, err := ep.dest(dest) // R-AV-19: fi.AddrUnspec is in no AV
 	if err != nil {
@@ -587,7 +587,7 @@ func (p *posts) recv(op *transport.Op, src fi.Addr, flags fi.Flags) error {
 		}
 	}
 	if ep.rxCaps&need == 0 {
-		return fi.EOPNOTSUPP
+		return errNoCap
 	}
 	if ep.connection != nil {
 		if err := ep.connection.mayRecv(); err != nil {
@@ -595,7 +595,7 @@ func (p *posts) recv(op *transport.Op, src fi.Addr, flags fi.Flags) error {
 		}
 	}
 	if len(op.Iov) > IovLimit {
-		return fi.EINVAL
+		return errIov
 	}
 	// A default flag without the capability for this kind does not count.
 	if flags&fi.MultiRecv != 0 && ep.rxCaps&multi != 0 {

@@ -85,7 +85,7 @@ func (p *posts) Readv(iov [][]byte, src fi.Addr, addr, key uint64, ctx any) erro
 // change nothing.
 func (p *posts) ReadMsg(m *RMAMsg, flags fi.Flags) error {
 	if flags&(fi.Inject|fi.RemoteCQData) != 0 {
-		return fi.EBADFLAGS
+		return errCallFlags
 	}
 	return p.rma(transport.OpRead, m, flags)
 }
@@ -93,7 +93,7 @@ func (p *posts) ReadMsg(m *RMAMsg, flags fi.Flags) error {
 // rma posts a one-sided operation with flags.
 func (p *posts) rma(kind transport.OpKind, m *RMAMsg, flags fi.Flags) error {
 	if m == nil {
-		return fi.EINVAL
+		return errNoMsg
 	}
 	if err := p.ready(); err != nil {
 		return err
@@ -107,7 +107,7 @@ func (p *posts) rma(kind transport.OpKind, m *RMAMsg, flags fi.Flags) error {
 	}
 	op := transport.Op{Kind: kind, Iov: m.Iov, Data: m.Data, HasData: flags&fi.RemoteCQData != 0, Context: m.Context}
 	if len(m.RMAIov) != RMAIovLimit || m.RMAIov[0].Len != uint64(op.Bytes()) {
-		return fi.EINVAL
+		return errRMAIov
 	}
 	op.RemoteAddr, op.Key = m.RMAIov[0].Addr, m.RMAIov[0].Key
 	return p.send(&op, m.Addr, &pl)
