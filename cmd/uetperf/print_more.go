@@ -160,8 +160,10 @@ func (p *printer) incast(r *record.Run, sum *record.Counters) {
 func (p *printer) soaked(r *record.Run) {
 	x := r.Soak
 	sum := both(r)
-	fmt.Fprintf(p.w, "%s in %v, %d failed: %s messages, %s; resent %d, ecn %d%s\n", units.Plural(int(x.Episodes), "test"),
-		time.Duration(r.DurationNS).Round(100*time.Millisecond), x.Failed, strings.TrimSpace(units.Count(float64(r.Msgs))), units.Bytes(r.Bytes), sum.Rtx(), sum.ECNCE, dropText(sum.Drops))
+	fmt.Fprintf(p.w, "%s in %v, %d failed: %s messages, %s; resent %d, ecn %d, dropped %d\n", units.Plural(int(x.Episodes), "test"),
+		time.Duration(r.DurationNS).Round(100*time.Millisecond), x.Failed, strings.TrimSpace(units.Count(float64(r.Msgs))), units.Bytes(r.Bytes), sum.Rtx(), sum.ECNCE, dropped(r))
+	p.drops("client", &r.Transport)
+	p.drops("server", r.PeerTransport)
 	if r.LastError != "" {
 		fmt.Fprintf(p.w, "the last that failed: %s\n", r.LastError)
 	}
@@ -176,6 +178,20 @@ func (p *printer) soaked(r *record.Run) {
 			word = "LEAKS"
 		}
 		fmt.Fprintf(p.w, "  %-6s %-10s mean %10s, grew %10s (%s an hour), may grow %10s: %s\n", l.End, l.What, v(l.Mean), v(l.Growth), v(l.Slope), v(l.Bound), word)
+	}
+}
+
+// drops says what an end threw away, and whether that matters.
+func (p *printer) drops(end string, c *record.Counters) {
+	if c == nil {
+		return
+	}
+	for _, d := range c.Dropped() {
+		word := "look"
+		if d.Harmless {
+			word = "harmless"
+		}
+		fmt.Fprintf(p.w, "  %-6s dropped %-8s %10d %s: %s\n", end, d.Reason, d.Count, word, d.What)
 	}
 }
 

@@ -180,6 +180,10 @@ the line grew more than its bound and is no chance (3 standard errors, 8 samples
   heap 4 MiB or 10 %, resident set 32 MiB or 20 %, goroutines 8 or 10 %,
   file descriptors 4 or 10 % of the mean, over the time that is judged
 
+What both ends threw away (dropped) is listed with its reason: harmless is what every
+long test has, as acknowledgements that newer ones overtook; look says what to look
+at. Neither is a lost message: data is verified, and what is missing is sent again.
+
 The server's process is judged as a whole: let nobody else use it. A test that fails
 is told, and the soak goes on; five in a row end it. Exit status 0: no test failed,
 no byte was wrong, nothing leaks.`,

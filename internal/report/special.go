@@ -105,6 +105,7 @@ func (r *Rec) Special() []page.Block {
 	for i := range r.Runs {
 		if s := r.Runs[i].Soak; s != nil {
 			out = append(out, soak(s)...)
+			out = append(out, drops(&r.Runs[i])...)
 		}
 	}
 	return out
@@ -143,6 +144,30 @@ func soak(s *record.Soak) []page.Block {
 		out = append(out, t)
 	}
 	return append(out, rounds(s)...)
+}
+
+// drops says what both ends of a soak threw away, and whether that matters.
+func drops(x *record.Run) []page.Block {
+	t := page.Table{Caption: "Datagrams that were thrown away", Heads: []page.Head{
+		{Name: "verdict", Left: true}, {Name: "end", Left: true}, {Name: "reason", Left: true}, {Name: "datagrams"}, {Name: "what they were, and what to look at", Left: true},
+	}, Note: "No message was lost by these: data is verified, and what is missing is sent again. Harmless is what every long test has."}
+	for i, c := range []*record.Counters{&x.Transport, x.PeerTransport} {
+		if c == nil {
+			continue
+		}
+		end := []string{"client", "server"}[i]
+		for _, d := range c.Dropped() {
+			verdict := page.Mark("look", page.Fair)
+			if d.Harmless {
+				verdict = page.Mark("harmless", page.Good)
+			}
+			t.Rows = append(t.Rows, []page.Cell{verdict, page.T("%s", end), page.T("%s", d.Reason), page.T("%s", page.Int(d.Count)), page.T("%s", d.What)})
+		}
+	}
+	if len(t.Rows) == 0 {
+		return nil
+	}
+	return []page.Block{t}
 }
 
 // rounds lists the tests of a soak: failed ones visibly, all of them folded.
