@@ -57,7 +57,9 @@ func (e *InfoError) Error() string {
 		if general != (r.Interface == "") || r.Why == noInterface {
 			continue
 		}
-		i := slices.IndexFunc(alike, func(o Reason) bool { return o.Field == r.Field && o.Asked == r.Asked && o.Why == r.Why && o.Mend == r.Mend })
+		i := slices.IndexFunc(alike, func(o Reason) bool {
+			return o.Field == r.Field && o.Asked == r.Asked && o.Why == r.Why && o.Mend == r.Mend
+		})
 		if i < 0 {
 			alike = append(alike, r)
 			continue

@@ -26,6 +26,7 @@ type Config struct {
 	// Interval is the time between interval lines. 0 means the default: soakEvery for a soak,
 	// else one second on a terminal and none elsewhere. A negative value means none.
 	Interval time.Duration
+	Watch    bool // a line a second with window, round trip and losses
 	Soak     pinned
 
 	// Tests between ranks.

@@ -325,6 +325,7 @@ func (p *params) table() []flagRow {
 		{on: traffic.Ping, name: "interval", short: "i", unit: "TIME", help: "TIME between pings", def: "1s", to: read(&s.Interval, units.ParseDuration)},
 		{on: traffic.Soak, name: "interval", short: "i", unit: "TIME", help: "say how it stands every TIME", said: soakEvery.String() + "; 0: never", to: read(&c.Interval, units.ParseDuration), check: p.checkInterval},
 		{on: warmed, name: "interval", short: "i", unit: "TIME", help: "with -t, print what passed every TIME", said: "1s on a terminal; 0: never", to: read(&c.Interval, units.ParseDuration), check: p.checkInterval},
+		{on: warmed + " " + traffic.Soak, name: "watch", help: "say every second, or every --interval, what goes on: rate, round trip, congestion window, and what was sent again, marked and thrown away; one live line on a terminal, else plain lines", to: &c.Watch, check: p.checkWatch},
 		{on: recorded, name: "json", short: "J", unit: "FILE", help: "write the record (JSON, schema uetperf/1) to FILE" + elsewhere, to: place{&c.JSON}},
 		{on: "info", name: "json", short: "J", unit: "FILE", help: "write JSON to FILE" + elsewhere, to: place{&c.JSON}},
 		{on: "doctor", name: "json", short: "J", unit: "FILE", help: "write the report (JSON, schema uetperf-doctor/1) to FILE" + elsewhere, to: place{&c.JSON}},
@@ -629,6 +630,21 @@ func (p *params) checkSeed() error {
 func (p *params) checkInterval() error {
 	if c := &p.cfg; p.given("interval") && c.Interval == 0 {
 		c.Interval = -1
+	}
+	return nil
+}
+
+func (p *params) checkWatch() error {
+	switch c := &p.cfg; {
+	case !c.Watch:
+	case c.Quiet:
+		return errors.New("--watch says what goes on and -q nothing: leave one out")
+	case c.Interval < 0:
+		return errors.New("--watch says what goes on and -i 0 never does: leave one out")
+	case c.Spec.Time == 0:
+		return errors.New("--watch is for tests of some time: give -t in place of -n")
+	case c.Interval == 0:
+		c.Interval = time.Second
 	}
 	return nil
 }

@@ -37,11 +37,14 @@ type printer struct {
 	every time.Duration // time between interval lines; 0 means none
 	last  int64
 	at    time.Duration
+	seen  perf.Watched // at the last line of --watch
+	tty   bool         // w is a terminal
+	live  bool         // the cursor stands in a line of --watch
 }
 
 func newPrinter(w io.Writer, cfg *Config) *printer {
-	p := &printer{w: w, cfg: cfg, every: cfg.Interval}
-	if p.every == 0 && isTerminal(w) && cfg.Spec.Time > time.Second {
+	p := &printer{w: w, cfg: cfg, every: cfg.Interval, tty: isTerminal(w)}
+	if p.every == 0 && p.tty && cfg.Spec.Time > time.Second {
 		p.every = time.Second
 	}
 	if cfg.Quiet {
@@ -172,9 +175,11 @@ func ofConnection(d time.Duration) string {
 
 // hooks makes a run report its progress to the printer.
 func (p *printer) hooks(s *traffic.Spec, h *perf.Hooks) {
-	p.last, p.at = 0, 0
+	p.last, p.at, p.seen = 0, 0, perf.Watched{}
 	size := s.Size
 	switch {
+	case p.cfg.Watch:
+		h.Every, h.Watch = p.every, func(w perf.Watched) { p.watch(s.Test, size, w) }
 	case s.Test == traffic.Ping && !p.cfg.Quiet:
 		h.Reply = func(n int64, rtt time.Duration) {
 			note := ""
@@ -238,6 +243,7 @@ func cpuText(r *record.Run) (mine, peer string) {
 
 // run prints one line of results.
 func (p *printer) run(s *traffic.Spec, res *perf.Result) {
+	p.clear()
 	r := &res.Run
 	sum := both(r)
 	mine, peer := cpuText(r)

@@ -454,6 +454,7 @@ func (o *outcome) measure(ctx context.Context) error {
 		}}
 		p.hooks(&s, &hooks)
 		res, err := c.Run(ctx, s, hooks)
+		p.clear()
 		if res != nil {
 			if res.Run.Op == cfg.Spec.Op {
 				res.Run.Op = ""

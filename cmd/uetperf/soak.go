@@ -36,6 +36,11 @@ func (o *outcome) soak(ctx context.Context, addr netip.AddrPort, dial func(conte
 	if every == 0 {
 		every = soakEvery
 	}
+	var watch func(string, int64, perf.Watched)
+	if cfg.Watch {
+		watch = p.watch
+		every = max(every, soakEvery)
+	}
 	first := true
 	dialed := func(ctx context.Context) (*perf.Client, error) {
 		c, err := dial(ctx)
@@ -52,7 +57,7 @@ func (o *outcome) soak(ctx context.Context, addr netip.AddrPort, dial func(conte
 		Command: func(words []string) []string {
 			return append(slices.Concat([]string{"uetperf", words[0], cfg.Target}, words[1:]), cfg.Soak.common...)
 		},
-		Dial: dialed,
+		Dial: dialed, Every: p.every, Watch: watch,
 		Ready: func(path record.Path, mtu int) {
 			o.rec.Path, o.rec.Config.MTU = &path, mtu
 			if !cfg.Quiet {
@@ -62,6 +67,7 @@ func (o *outcome) soak(ctx context.Context, addr netip.AddrPort, dial func(conte
 			}
 		},
 		News: func(st *soak.Status) {
+			p.clear()
 			if st.Failed != nil {
 				fmt.Fprintf(p.w, "FAILED %s: %s\n", st.FailedTest, strings.Join(strings.Fields(st.Failed.Error()), " "))
 			}
@@ -71,6 +77,7 @@ func (o *outcome) soak(ctx context.Context, addr netip.AddrPort, dial func(conte
 			}
 		},
 	})
+	p.clear()
 	if run.Soak.Episodes > 0 {
 		o.rec.Runs = append(o.rec.Runs, run)
 		p.soaked(&run)

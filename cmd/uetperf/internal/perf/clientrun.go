@@ -16,12 +16,27 @@ type Hooks struct {
 	// start.
 	Every    time.Duration
 	Interval func(msgs int64, since time.Duration)
+	// Watch, if not nil, is called in place of Interval.
+	Watch func(Watched)
 	// Reply is called for each round trip of a ping, by the leg's goroutine; rtt is 0 if no
 	// answer came in time.
 	Reply func(n int64, rtt time.Duration)
 	// Ready is called when both ends are open. setup is how long that took, connected the part
 	// of it that connections took, 0 without connections.
 	Ready func(path record.Path, mtu int, setup, connected time.Duration)
+}
+
+// A Watched is the state of a run: counts since the begin, of this end.
+type Watched struct {
+	At   time.Duration
+	Msgs int64
+	// Window (bytes) and RTT are those of the busiest packet delivery context of this end, 0 if
+	// it sends nothing.
+	Window int
+	RTT    time.Duration
+	// Resent, Marked and Dropped are packets sent again, received with a congestion mark, and
+	// thrown away.
+	Resent, Marked, Dropped uint64
 }
 
 // grace is how long an interrupted run may take to end in order.

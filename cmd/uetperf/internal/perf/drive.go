@@ -16,7 +16,7 @@ func (r *clientRun) drive(ctx context.Context, hooks Hooks) error {
 	begin := time.Now()
 	var t tickers
 	defer t.stop()
-	interval, stalls := t.every(hooks.Every, hooks.Interval != nil), t.every(stallEvery, true)
+	interval, stalls := t.every(hooks.Every, hooks.Interval != nil || hooks.Watch != nil), t.every(stallEvery, true)
 	samples, looks := t.every(r.spec.Sample, true), t.every(r.spec.SpreadEvery(), r.spec.Test == traffic.Incast)
 	if samples != nil {
 		defer func() { r.sample(begin, r.seen.series.end) }()
@@ -60,6 +60,11 @@ func (r *clientRun) drive(ctx context.Context, hooks Hooks) error {
 		case <-stalls:
 			r.seen.stall.look()
 		case <-interval:
+			if hooks.Watch != nil {
+				n, window, rtt := r.total()
+				hooks.Watch(Watched{time.Since(begin), n.msgs, window, rtt, n.rtx, n.ecn, n.drops})
+				continue
+			}
 			hooks.Interval(r.live(), time.Since(begin))
 		}
 	}

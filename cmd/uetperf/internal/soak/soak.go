@@ -31,6 +31,9 @@ type Config struct {
 	Dial func(context.Context) (*perf.Client, error)
 	// Ready is called with the path when the first test begins.
 	Ready func(path record.Path, mtu int)
+	// Watch, if not nil, is called every Every while a test runs, with its size.
+	Every time.Duration
+	Watch func(test string, size int64, w perf.Watched)
 	// News is called after each test.
 	News func(*Status)
 }
@@ -172,12 +175,17 @@ func (s *soak) episodes(ctx context.Context, c *perf.Client, steady <-chan error
 			p.GSO, p.Paths = s.cfg.Base.GSO, s.cfg.Base.Paths
 		}
 		begin := time.Now()
-		res, err := c.Run(ctx, p, perf.Hooks{Ready: func(path record.Path, mtu int, _, _ time.Duration) {
+		hooks := perf.Hooks{Every: s.cfg.Every}
+		if s.cfg.Watch != nil {
+			hooks.Watch = func(w perf.Watched) { s.cfg.Watch(p.Test, p.Size, w) }
+		}
+		hooks.Ready = func(path record.Path, mtu int, _, _ time.Duration) {
 			if s.cfg.Ready != nil {
 				s.cfg.Ready(path, mtu)
 				s.cfg.Ready = nil
 			}
-		}})
+		}
+		res, err := c.Run(ctx, p, hooks)
 		x := s.run.Soak
 		x.Episodes++
 		x.Kinds[kind]++

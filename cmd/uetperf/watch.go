@@ -1,0 +1,48 @@
+package main
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/uetkit/uetkit/cmd/uetperf/internal/perf"
+	"github.com/uetkit/uetkit/internal/units"
+)
+
+// watch prints a line of --watch: what passed since the last one, and how it stands. On a
+// terminal it takes the place of the last one.
+func (p *printer) watch(test string, size int64, w perf.Watched) {
+	if w.At < p.seen.At { // another test of a soak
+		p.seen = perf.Watched{}
+	}
+	o := p.seen
+	p.seen = w
+	secs := (w.At - o.At).Seconds()
+	if secs <= 0 {
+		return
+	}
+	rate := float64(w.Msgs-o.Msgs) / secs
+	per := func(now, before uint64) string { return little(float64(now-before)/secs, 0, 10, 1) }
+	window, rtt := "-", "-"
+	if w.Window > 0 {
+		window = units.Bytes(int64(w.Window))
+	}
+	if w.RTT > 0 {
+		rtt = w.RTT.Round(100 * time.Nanosecond).String()
+	}
+	if p.tty {
+		p.live = true
+		fmt.Fprintf(p.w, "\r\x1b[K%.1fs %s %s: %s/s %s Gb/s rtt %s win %s rtx %s ecn %s drop %s", // one line of 80 columns, or it could not be replaced
+			w.At.Seconds(), test, units.Size(size), rateText(rate), gbpsText(rate*float64(size)*8), rtt, window, per(w.Resent, o.Resent), per(w.Marked, o.Marked), per(w.Dropped, o.Dropped))
+		return
+	}
+	fmt.Fprintf(p.w, "%7.1f s  %s %s: %s msg/s, %s Gb/s; round trip %s, window %s; a second: resent %s, marked %s, dropped %s\n",
+		w.At.Seconds(), test, units.Size(size), rateText(rate), gbpsText(rate*float64(size)*8), rtt, window, per(w.Resent, o.Resent), per(w.Marked, o.Marked), per(w.Dropped, o.Dropped))
+}
+
+// clear removes the live line of --watch.
+func (p *printer) clear() {
+	if p.live {
+		p.live = false
+		fmt.Fprint(p.w, "\r\x1b[K")
+	}
+}
