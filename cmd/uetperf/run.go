@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"net/netip"
 	"os"
 	"runtime/pprof"
 	"strconv"
@@ -418,20 +419,24 @@ func (o *outcome) measure(ctx context.Context) error {
 	if cfg.Spec.Encapsulation == traffic.Standard {
 		port = perf.StandardPort
 	}
-	addr, err := perf.Resolve(rctx, cfg.Target, port)
+	addrs, err := perf.ResolveAll(rctx, cfg.Target, port)
 	cancel()
 	if err != nil {
 		return err
 	}
+	addr := addrs[0]
 	dial := func(ctx context.Context) (*perf.Client, error) {
-		c, err := perf.Dial(ctx, addr, perf.ClientConfig{EP: cfg.Spec.EP, Sec: cfg.Spec.Sec, Keys: sec, Domain: cfg.Domain, DataPorts: cfg.DataPorts, Timeout: cfg.Timeout, Silence: cfg.Silence, Impair: cfg.Impair, Tap: o.pcap.seen()})
+		c, at, err := perf.DialAny(ctx, addrs, perf.ClientConfig{EP: cfg.Spec.EP, Sec: cfg.Spec.Sec, Keys: sec, Domain: cfg.Domain, DataPorts: cfg.DataPorts, Timeout: cfg.Timeout, Silence: cfg.Silence, Impair: cfg.Impair, Tap: o.pcap.seen()})
 		if o.rec.Peer == nil && errors.Is(err, perf.ErrUnreachable) {
 			err = perf.Bracketed(cfg.Target, err)
+		}
+		if err == nil {
+			addr, addrs = at, []netip.AddrPort{at}
 		}
 		return c, err
 	}
 	if cfg.Command == traffic.Soak {
-		return o.soak(ctx, addr, dial)
+		return o.soak(ctx, func() netip.AddrPort { return addr }, dial)
 	}
 	c, err := dial(ctx)
 	if err != nil {

@@ -29,7 +29,7 @@ func (c *Config) mix() traffic.Mix {
 }
 
 // soak runs the soak command.
-func (o *outcome) soak(ctx context.Context, addr netip.AddrPort, dial func(context.Context) (*perf.Client, error)) error {
+func (o *outcome) soak(ctx context.Context, addr func() netip.AddrPort, dial func(context.Context) (*perf.Client, error)) error {
 	cfg := o.cfg
 	p := newPrinter(o.people, cfg)
 	every := cfg.Interval
@@ -61,7 +61,7 @@ func (o *outcome) soak(ctx context.Context, addr netip.AddrPort, dial func(conte
 		Ready: func(path record.Path, mtu int) {
 			o.rec.Path, o.rec.Config.MTU = &path, mtu
 			if !cfg.Quiet {
-				fmt.Fprintf(p.w, "soak: %s (%s) ↔ %v (%s); %s; all kinds of messages, all data verified\n", path.Local, o.rec.Host.Name, addr, o.rec.Peer.Name,
+				fmt.Fprintf(p.w, "soak: %s (%s) ↔ %v (%s); %s; all kinds of messages, all data verified\n", path.Local, o.rec.Host.Name, addr(), o.rec.Peer.Name,
 					strings.ToUpper(o.rec.Config.EP)+", security "+cfg.Spec.Sec)
 				fmt.Fprintf(p.w, "path: %s; seed %d\n", pathText(&path, mtu, o.rec.Config.Paths), o.rec.Seed)
 			}

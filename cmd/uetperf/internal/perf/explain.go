@@ -80,6 +80,49 @@ func Resolve(ctx context.Context, s string, port uint16) (netip.AddrPort, error)
 	return a, err
 }
 
+// ResolveAll is Resolve for a name that may have addresses of both families: it returns the best
+// one first, and behind it the first of the other family.
+func ResolveAll(ctx context.Context, s string, port uint16) ([]netip.AddrPort, error) {
+	first, err := Resolve(ctx, s, port)
+	if err != nil {
+		return nil, err
+	}
+	host := s
+	if h, _, err := net.SplitHostPort(s); err == nil {
+		host = h
+	}
+	if _, err := netip.ParseAddr(strings.Trim(host, "[]")); err == nil {
+		return []netip.AddrPort{first}, nil
+	}
+	ips, _ := net.DefaultResolver.LookupNetIP(ctx, "ip", host)
+	return families(first, ips), nil
+}
+
+// families returns first, and the first of the addresses that is of the other family.
+func families(first netip.AddrPort, ips []netip.Addr) []netip.AddrPort {
+	out := []netip.AddrPort{first}
+	for _, ip := range ips {
+		if ip = ip.Unmap(); ip.Is4() != first.Addr().Is4() && noPeer(ip) == nil {
+			return append(out, netip.AddrPortFrom(ip, first.Port()))
+		}
+	}
+	return out
+}
+
+// DialAny is Dial of the first of several addresses of a host that answers. If none does, the
+// error says what was tried. It returns the address, too.
+func DialAny(ctx context.Context, servers []netip.AddrPort, cfg ClientConfig) (*Client, netip.AddrPort, error) {
+	var tried []string
+	for _, a := range servers {
+		c, err := Dial(ctx, a, cfg)
+		if err == nil || !errors.Is(err, ErrUnreachable) || len(servers) == 1 || ctx.Err() != nil {
+			return c, a, err
+		}
+		tried = append(tried, err.Error())
+	}
+	return nil, servers[0], unreachablef("the name has %d addresses, and none answers: %s", len(servers), strings.Join(tried, "; "))
+}
+
 // noPeer returns an error if an address cannot be that of a server.
 func noPeer(ip netip.Addr) error {
 	switch {
