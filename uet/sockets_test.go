@@ -1,8 +1,10 @@
 package uet
 
 import (
+	"net"
 	"net/netip"
 	"testing"
+	"time"
 
 	"github.com/uetkit/uetkit/fi"
 	"github.com/uetkit/uetkit/internal/udp"
@@ -110,4 +112,31 @@ func TestNameHasPathPorts(t *testing.T) {
 	if a, _, err := wire.ParseAddrBinary(rec); err != nil || a != name {
 		t.Errorf("%+v, %v, and the name is %+v", a, err, name)
 	}
+}
+
+// An endpoint uses the path ports that a record names, when the main port is silent (decision 47).
+func TestPathPortsOfRecordsAreUsed(t *testing.T) {
+	t.Parallel()
+	in := &Info{Caps: fi.Msg, Config: Config{Paths: 3}}
+	a := newRig(t, in).node()
+	path, err := net.ListenUDP("udp4", &net.UDPAddr{IP: net.IPv4(127, 0, 0, 1)})
+	ok(t, err)
+	defer path.Close()
+	addr, err := a.Name()
+	ok(t, err)
+	addr.Port = blackHole(t).Port()
+	addr.Paths = wire.PathPorts{First: path.LocalAddr().(*net.UDPAddr).AddrPort().Port(), N: 1}
+	rec, err := addr.AppendBinary(nil)
+	ok(t, err)
+	h := make([]fi.Addr, 1)
+	_, err = a.vec.InsertRecords([][]byte{rec}, h, 0, nil)
+	ok(t, err)
+	ok(t, a.Send([]byte("x"), h[0], "x"))
+	ok(t, path.SetReadDeadline(time.Now().Add(patience)))
+	if n, from, err := path.ReadFromUDPAddrPort(make([]byte, 2048)); err != nil {
+		t.Errorf("nothing came to the path port: %v", err)
+	} else if main, _ := a.Name(); from != main.AddrPort() {
+		t.Errorf("%d bytes came from %v, and the main port is %v", n, from, main.AddrPort())
+	}
+	ok(t, a.Abandon(h[0]))
 }
