@@ -633,7 +633,8 @@ func (w *World) Rest(slow time.Duration) {
 	var idle, quarantine, silent time.Duration
 	for _, h := range w.Hosts {
 		c := &h.Config
-		// A target whose question was lost waits nearly PeerTimeout for an initiator that is gone.
+		// A target asks for nearly PeerTimeout an initiator that is gone, or closed in a blackout, whether
+		// the PDC ends (seed 20180232).
 		silent = max(silent, c.PeerTimeout)
 		// An initiator closes after IdleClose, a target asks after two.
 		idle = max(idle, 2*c.IdleClose+c.CloseReqTime+c.SuspectTimeout)
@@ -652,7 +653,7 @@ func (w *World) Rest(slow time.Duration) {
 	}
 	// A stored response whose CLEAR was lost waits for the initiator's CLOSE if its source
 	// never proved itself (T27).
-	w.RunUntil(idle+2*time.Second+slow+w.patience(), "rest", all(func(h *Host) bool { return h.FEP.Idle() && !h.FEP.Busy() }))
+	w.RunUntil(max(idle, silent)+2*time.Second+slow+w.patience(), "rest", all(func(h *Host) bool { return h.FEP.Idle() && !h.FEP.Busy() }))
 	w.RunUntil(max(idle, silent)+2*time.Second+slow+w.patience(), "the end of all PDCs", all(func(h *Host) bool { return h.FEP.PDCs() == 0 }))
 	w.RunUntil(quarantine+2*time.Second, "the end of all timers", all(func(h *Host) bool { return h.FEP.NextTimeout() == 0 }))
 	w.RunUntil(10*time.Second, "the arrival of the last datagram", func() bool { return w.Net.UnderWay() == 0 })
