@@ -91,28 +91,28 @@ func (s *SES) Incomplete(pdc uint32) bool {
 	return false
 }
 
-// part executes one packet of a message of several packets.
-func (s *SES) part(src Source, r *wire.ReqStd, off uint32, data []byte) *Result {
-	i, m := s.findIn(src.PDC, r.MsgID)
+// part executes one packet of a message of several packets, which came from s.src.
+func (s *SES) part(r *wire.ReqStd, off uint32, data []byte) *Result {
+	i, m := s.findIn(s.src.PDC, r.MsgID)
 	if m == nil {
 		if len(s.offers) != 0 {
-			if d := s.findDeferred(src.PDC, r.MsgID); d != nil && !d.isPull() {
+			if d := s.findDeferred(s.src.PDC, r.MsgID); d != nil && !d.isPull() {
 				return s.nothingNew() // a packet that left before its message could be deferred
 			}
 		}
-		return s.begin(src, r, off, data)
+		return s.begin(s.src, r, off, data)
 	}
 	if m.state == inDead {
 		if !m.same(r) {
 			s.forget(i, m)
-			return s.begin(src, r, off, data)
+			return s.begin(s.src, r, off, data)
 		}
 		rc := m.rc
 		s.count(i, m, r, uint32(len(data)))
 		return s.rejected(rc)
 	}
 	if s.differs(m, r, off, uint32(len(data))) || m.tagged && m.tag != r.Match {
-		return s.refuse(src, r, wire.RCOpViolation, 0)
+		return s.refuse(s.src, r, wire.RCOpViolation, 0)
 	}
 	quiet := m.quiet
 	s.put(i, m, r, off, data)

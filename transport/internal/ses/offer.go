@@ -85,7 +85,7 @@ func (s *SES) deferrableRequest(r *wire.ReqStd, data []byte) *Result {
 	case bad != nil:
 		return bad
 	case m != nil:
-		return s.part(s.src, r, off, data)
+		return s.part(r, off, data)
 	case ours != 0: // a message that was deferred, and comes again
 		i, m := s.restarted(r, own, ours)
 		if m == nil {
@@ -104,7 +104,7 @@ func (s *SES) deferrableRequest(r *wire.ReqStd, data []byte) *Result {
 	if r.Flags&single == single {
 		res = s.whole(&s.src, data)
 	} else {
-		res = s.part(s.src, r, off, data)
+		res = s.part(r, off, data)
 	}
 	s.token = 0
 	return res

@@ -128,7 +128,7 @@ func (s *SES) allEager(r *wire.ReqStd, off uint32, data []byte) *Result {
 	if r.Flags&single == single {
 		return s.whole(&s.src, data)
 	}
-	return s.part(s.src, r, off, data)
+	return s.part(r, off, data)
 }
 
 // afterHeader answers a packet of a message of which only the header was kept. If its id means another

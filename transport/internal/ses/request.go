@@ -73,7 +73,7 @@ func (s *SES) request(r *wire.ReqStd, data []byte) *Result {
 	case r.Flags&single == single:
 		return s.whole(&s.src, data)
 	}
-	return s.part(s.src, r, off, data)
+	return s.part(r, off, data)
 }
 
 // extent checks which bytes of its message a request has, and returns their offset and the
@@ -92,8 +92,8 @@ func (s *SES) extent(r *wire.ReqStd, data []byte) (_ uint32, _ []byte, bad *Resu
 	if n > uint64(len(data)) || end > uint64(r.ReqLen) || r.Flags&wire.SESEOM != 0 && end != uint64(r.ReqLen) || n == 0 && r.Flags&wire.SESSOM == 0 {
 		return 0, nil, s.refuse(s.src, r, wire.RCOpViolation, 0) // S-RSM-04
 	}
-	if bad := s.unfit(r, uint32(n)); bad != nil {
-		return 0, nil, bad
+	if r.ReqLen > s.cfg.MaxMessage || r.Gen != 0 || r.Flags&wire.SESIE != 0 { // otherwise unfit has nothing to say
+		return 0, nil, s.unfit(r, uint32(n))
 	}
 	return uint32(off), data[:n], nil
 }
