@@ -286,10 +286,25 @@ func (f *FEP) voidAnswered(p *pds.PDC, pc piece.Piece, rsp *wire.Rsp) {
 		f.recut(p, pc)
 	}
 	if st != nil && !p.Voids() {
+		if f.undecided(p, st) {
+			p.Hold(true)
+			return
+		}
+		p.Hold(false)
 		delete(f.todo.stopped, p)
 		f.resume(p, st)
 		f.wake(p)
 	}
+}
+
+// undecided reports whether another piece is outstanding of a message of which some came back. The target
+// may have it early, before a message behind: then the order is kept if it executes the piece. Or it
+// refuses the piece, which is then too long as well: then the message comes too late (resume).
+func (f *FEP) undecided(p *pds.PDC, st *stopped) (yes bool) {
+	p.EachSent(func(k pds.Sent) {
+		yes = yes || k.Piece.Kind&(piece.Void|piece.Noop) == 0 && slices.ContainsFunc(st.pieces, func(pc piece.Piece) bool { return pc.Msg == k.Piece.Msg })
+	})
+	return yes
 }
 
 // recut sends a piece that the target has not executed again, in shorter packets.

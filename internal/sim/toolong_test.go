@@ -283,6 +283,30 @@ func TestF7OrderedMessageBehindWhichAnotherArrived(t *testing.T) {
 	settle(w)
 }
 
+// The same if the target has a part of the long message early, too, for which it has no room when its turn comes:
+// that part does not keep the place of the message in the order.
+func TestF7OrderedMessageOfWhichAPartIsRefused(t *testing.T) {
+	w := pair(t, 725, lan, full, mayFail, only(1, func(c *transport.Config) { c.UnexpectedBytes, c.UnexpectedShare = 4096, 1 }))
+	stream(w, ordered(tsend(1, 8)), 4, 2)
+	long := 0
+	hole := lan
+	hole.Filter = func(_ time.Duration, p *sim.Packet) sim.Verdict {
+		if len(p.Data) > 1500 {
+			long++
+		}
+		return sim.Verdict{Drop: len(p.Data) > 1500 && long != 2}
+	}
+	w.Line(0, 1).SetFaults(hole)
+	first := w.Hosts[0].Post(ordered(tsend(1, 8192+5000)))
+	then := w.Hosts[0].Post(ordered(tsend(1, 100)))
+	w.Run(time.Second)
+	ops := post(w.Hosts[1], trecv(8192+5000), 2)
+	w.RunOps(10*time.Second, first, then, ops[0])
+	w.Want("too big", first)
+	w.Want("ok", then, ops[0])
+	settle(w)
+}
+
 // F7 below what every path should carry: the messages fail with what is wrong.
 func TestF7PathThatCarriesTooLittle(t *testing.T) {
 	w := pair(t, 711, lan, full, mayFail)

@@ -180,10 +180,21 @@ func (t *Table) takeBack(now time.Duration, p *PDC) {
 }
 
 // Voids reports whether void packets are outstanding.
-func (p *PDC) Voids() bool { return p.tx.voids != 0 }
+func (p *PDC) Voids() bool { return p.tx.voids&^held != 0 }
+
+// held in txDir.voids says that the owner holds the PDC.
+const held = 1 << 30
+
+// Hold keeps a ROD PDC Stopped though no void packets are outstanding, until it is called with false.
+func (p *PDC) Hold(on bool) {
+	p.tx.voids &^= held
+	if on {
+		p.tx.voids |= held
+	}
+}
 
 // Stopped reports whether no new packet may leave: void packets are outstanding on a ROD PDC, and
-// what they stand for goes first.
+// what they stand for goes first; or the owner holds it.
 func (p *PDC) Stopped() bool { return p.tx.voids != 0 && p.inOrder() }
 
 // inOrder reports whether packets that are sent must not overtake each other. Read data may, by ROD, too:
