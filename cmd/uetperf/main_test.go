@@ -251,10 +251,14 @@ func cmdPackets(ts *testscript.TestScript, _ bool, args []string) {
 	ts.Check(os.WriteFile(ts.MkAbs("comments"), []byte(strings.Join(comments, "\n")+"\n"), 0o666))
 }
 
-// masked FILE: writes FILE without what differs between runs to the file "masked".
+// masked FILE [WORD]: writes FILE without what differs between runs, and without the lines that begin with
+// WORD, to the file "masked".
 func cmdMasked(ts *testscript.TestScript, _ bool, args []string) {
 	var out []string
 	for line := range strings.Lines(ts.ReadFile(args[0])) {
+		if len(args) > 1 && strings.HasPrefix(line, args[1]) {
+			continue
+		}
 		for _, m := range masks {
 			line = m.re.ReplaceAllString(line, m.by)
 		}

@@ -94,7 +94,7 @@ func TestCheckNames(t *testing.T) {
 		{`line("s.too").packets > 0`, `there is no line "s.too"; there are c1.from`},
 		{`line("s.to").nothing > 0`, "has no field nothing"},
 		{`line(c1.msgs).packets > 0`, "line"},
-		{"c1.msgs", "expected bool"},
+		{"c1.msgs", "it is not true or false"},
 		{"c1.msgs >", "unexpected token"},
 		{`c1.msgs == "x"`, "mismatched types"},
 	} {
