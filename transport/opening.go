@@ -31,7 +31,7 @@ func (f *FEP) PeerPaths(id PeerID, ports wire.PathPorts) {
 // target's main port, and once a timeout has passed to any port of the target. A FEP without CRC has nothing
 // that names the target at a path port, and the ICV of a sealed one names the port that the packet goes to.
 func (f *FEP) openingPath(p *peer, pdc *pds.PDC) int {
-	if p.ports.N == 0 || !f.form.crcOnly || !pdc.Silent() {
+	if p.ports.N == 0 || !f.form.crcOnly || pdc.Silences() == 0 {
 		return 0
 	}
 	i := f.rng.IntN(int(p.ports.N) + 1)

@@ -297,9 +297,9 @@ func (f *FEP) voidAnswered(p *pds.PDC, pc piece.Piece, rsp *wire.Rsp) {
 	}
 }
 
-// undecided reports whether another piece is outstanding of a message of which some came back. The target
-// may have it early, before a message behind: then the order is kept if it executes the piece. Or it
-// refuses the piece, which is then too long as well: then the message comes too late (resume).
+// undecided reports whether another piece is outstanding of a message of which some came back. The target may
+// have that piece early. If it executes it, the message keeps its place in the order. If it refuses it, the
+// piece comes back as well, and the message comes too late (resume).
 func (f *FEP) undecided(p *pds.PDC, st *stopped) (yes bool) {
 	p.EachSent(func(k pds.Sent) {
 		yes = yes || k.Piece.Kind&(piece.Void|piece.Noop) == 0 && slices.ContainsFunc(st.pieces, func(pc piece.Piece) bool { return pc.Msg == k.Piece.Msg })

@@ -633,8 +633,8 @@ func (w *World) Rest(slow time.Duration) {
 	var idle, quarantine, silent time.Duration
 	for _, h := range w.Hosts {
 		c := &h.Config
-		// A target asks for nearly PeerTimeout an initiator that is gone, or closed in a blackout, whether
-		// the PDC ends (seed 20180232).
+		// A target may ask for nearly PeerTimeout for the close of a PDC: its initiator is gone, or has closed
+		// the PDC in a blackout (seed 20180232).
 		silent = max(silent, c.PeerTimeout)
 		// An initiator closes after IdleClose, a target asks after two.
 		idle = max(idle, 2*c.IdleClose+c.CloseReqTime+c.SuspectTimeout)

@@ -160,10 +160,8 @@ func (p *PDC) suspectTime() time.Duration {
 	return p.t.cfg.SuspectTimeout
 }
 
-// Silent reports whether a timeout has passed since the peer last answered.
-func (p *PDC) Silent() bool { return p.tx.rtos > 0 }
-
-// Unanswered reports whether a PROBE had no answer yet, or a timeout has passed since the peer last answered.
+// Unanswered reports whether more than one PROBE was sent, or more than one timeout has passed, since the
+// peer last answered.
 func (p *PDC) Unanswered() bool { return p.tx.probes > 1 || p.tx.rtos > 1 }
 
 // Silences is how many timeouts have passed since the peer last answered.

@@ -98,10 +98,7 @@ func (s *SES) claim(now time.Duration, e *endpoint, op *Op) {
 		r.buf, r.context, r.flags = op.Buf, op.Context, op.Flags
 		if len(op.Iov) > 0 {
 			r.buf = nil
-			r.iov = append(s.iov(), op.Iov...)
-			for _, v := range op.Iov {
-				r.iovLen += uint64(len(v))
-			}
+			r.iov, r.iovLen = append(s.iov(), op.Iov...), uint64(total(op.Iov))
 		}
 		s.take(i, r, c.msg)
 	}

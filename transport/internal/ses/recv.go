@@ -9,7 +9,7 @@ type recv struct {
 	iovLen       uint64 // bytes in iov
 	off, minFree uint64 // off: where the next message goes in a multi-receive buffer
 
-	_ [8]byte // what follows fills two cache lines, because a page begins 8 bytes behind the start of one
+	_ [8]byte // what follows fills two cache lines: the allocator puts a page 8 bytes behind the start of one
 
 	// What a simple receive touches (TestHotLines).
 

@@ -92,7 +92,9 @@ func (s *SES) extent(r *wire.ReqStd, data []byte) (_ uint32, _ []byte, bad *Resu
 	if n > uint64(len(data)) || end > uint64(r.ReqLen) || r.Flags&wire.SESEOM != 0 && end != uint64(r.ReqLen) || n == 0 && r.Flags&wire.SESSOM == 0 {
 		return 0, nil, s.refuse(s.src, r, wire.RCOpViolation, 0) // S-RSM-04
 	}
-	if r.ReqLen > s.cfg.MaxMessage || r.Gen != 0 || r.Flags&wire.SESIE != 0 { // otherwise unfit has nothing to say
+	// unfit asks the same. Asked here, too, a packet of a long message takes 0.7 % fewer instructions
+	// (docs/perf.md, Fast paths).
+	if r.ReqLen > s.cfg.MaxMessage || r.Gen != 0 || r.Flags&wire.SESIE != 0 {
 		return 0, nil, s.unfit(r, uint32(n))
 	}
 	return uint32(off), data[:n], nil
