@@ -77,7 +77,7 @@ func (t *stream) Post() (time.Duration, error) {
 		}
 	}
 	if !t.closed && t.pace.holds(s, t.posted) {
-		return t.pace.left(t.since()), nil
+		return t.pace.left(t.Spec, t.since()), nil
 	}
 	if t.inject && !t.closed { // an injected message has no completion, so nothing would end a wait
 		return 0, nil
@@ -136,7 +136,7 @@ func (t *stream) Look(n int) (bool, error) {
 		return false, nil
 	}
 	if peer := t.PeerSent.Load(); len(t.rx) > 0 && (peer < 0 || t.got < peer) {
-		if peer < 0 || !s.Lossy() || !t.quiet.lasts(t.since(), t.got) {
+		if peer < 0 || !s.Lossy() || !t.quiet.lasts(t.since(), s.patience(lossyQuiet), t.got) {
 			return false, nil
 		}
 	}

@@ -49,7 +49,7 @@ func (t *pingpong) Post() (time.Duration, error) {
 	s := t.Spec
 	switch {
 	case t.away && s.Lossy():
-		return max(t.begin+answerTime-t.since(), 1), nil
+		return max(t.begin+t.Spec.patience(answerTime)-t.since(), 1), nil
 	case t.drained || t.away:
 		return Idle, nil
 	}
@@ -140,7 +140,7 @@ func (t *pingpong) Look(int) (bool, error) {
 	if t.drained && t.done >= t.n {
 		return t.finished()
 	}
-	if t.away && !t.back && t.Spec.Lossy() && t.since()-t.begin >= answerTime {
+	if t.away && !t.back && t.Spec.Lossy() && t.since()-t.begin >= t.Spec.patience(answerTime) {
 		t.back, t.lost = true, true
 		t.missed++
 	}

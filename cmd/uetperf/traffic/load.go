@@ -234,7 +234,7 @@ func (t *exchange) pass() {
 		if *at == answered {
 			continue
 		}
-		if t.asked == nil || t.since()-t.asked[t.oldest&int64(len(t.asked)-1)] < answerTime {
+		if t.asked == nil || t.since()-t.asked[t.oldest&int64(len(t.asked)-1)] < t.Spec.patience(answerTime) {
 			return
 		}
 		*at = answered

@@ -9,15 +9,16 @@ import (
 // This file has what tests of datagrams do, which may be lost, and which have a number each.
 
 const (
+	// answerTime is how long an answer to a datagram may take until it is lost, unless
+	// Spec.Patience says otherwise. The other times grow with it.
+	answerTime = 100 * time.Millisecond
 	// lossyQuiet is how long nothing must come after the sender has told how many it sent, until
 	// what is missing is lost.
-	lossyQuiet = 200 * time.Millisecond
-	// answerTime is how long an answer of lat or ping may take until it is lost.
-	answerTime = 100 * time.Millisecond
+	lossyQuiet = 2 * answerTime
 	// lossyRecvs is how many receives a stream has posted, at least: what finds none is lost.
 	lossyRecvs = 4096
 	// wordTime is how long a sender of a stream waits for the receiver's word when its window is full.
-	wordTime = 20 * time.Millisecond
+	wordTime = answerTime / 5
 	// wordParts is how many words the receiver sends in a window, words how many may be under way.
 	wordParts, words = 4, 64
 	// wordBit marks the number of a word.
@@ -26,6 +27,11 @@ const (
 	// that came twice.
 	lossySpan = 1 << 16
 )
+
+// patience returns d, one of the times above, as long as Spec.Patience makes it.
+func (s *Spec) patience(d time.Duration) time.Duration {
+	return time.Duration(float64(d) * max(1, s.Patience.Seconds()/answerTime.Seconds()))
+}
 
 // fresh notes the number of a message and reports whether it is new. One that came before is an error
 // of the data check.
@@ -46,12 +52,12 @@ type silence struct {
 	from time.Duration // since when nothing came; 0 before the first look
 }
 
-// lasts reports whether nothing came for lossyQuiet before now. got is what has come so far.
-func (s *silence) lasts(now time.Duration, got int64) bool {
+// lasts reports whether nothing came for quiet before now. got is what has come so far.
+func (s *silence) lasts(now, quiet time.Duration, got int64) bool {
 	if s.from == 0 || got != s.got {
 		s.from, s.got = max(now, 1), got
 	}
-	return now-s.from >= lossyQuiet
+	return now-s.from >= quiet
 }
 
 // A pace keeps a sender of datagrams at most a window ahead of its receiver, which says from time to
@@ -75,13 +81,15 @@ func (p *pace) look(s *Spec, now time.Duration, posted int64) {
 	switch {
 	case !p.holds(s, posted):
 		p.since = now
-	case now-p.since >= wordTime:
+	case now-p.since >= s.patience(wordTime):
 		p.known, p.since = posted, now
 	}
 }
 
 // left is how long a sender waits for a word.
-func (p *pace) left(now time.Duration) time.Duration { return max(p.since+wordTime-now, 1) }
+func (p *pace) left(s *Spec, now time.Duration) time.Duration {
+	return max(p.since+s.patience(wordTime)-now, 1)
+}
 
 // came notes a message.
 func (p *pace) came(c *Completion) { p.top = max(p.top, c.Seq+1) }

@@ -1,6 +1,7 @@
 package traffic
 
 import (
+	"math/rand/v2"
 	"testing"
 	"time"
 )
@@ -299,5 +300,45 @@ func TestLossyExchangeOfNothing(t *testing.T) {
 	c.now += answerTime
 	if turn(t, l, 0); len(c.sent) != 4 {
 		t.Fatalf("%v sent, want the next window", c.sent)
+	}
+}
+
+// With patience a datagram that a busy host answers late is not lost, and a sender does not go on too
+// early.
+func TestLossyPatience(t *testing.T) {
+	s := base(RR, Send, 100)
+	s.Reply, s.Window, s.Warmup, s.Iters, s.Patience = 50, 2, 0, 2, 10*answerTime
+	l, c := lossyLeg(t, &s, false)
+	c.complete(t, l)
+	c.now += s.Patience - time.Millisecond
+	if turn(t, l, 0); l.linger {
+		t.Fatal("lost too early")
+	}
+	c.receive(t, l, 0)
+	c.now += time.Millisecond
+	turn(t, l, 1)
+	l.End(nil)
+	if r := l.Res; !l.linger || r.Sent != 2 || r.Received != 1 {
+		t.Errorf("%+v, linger %v", r, l.linger)
+	}
+
+	s = base(BW, Send, 100)
+	s.Window, s.Warmup, s.Patience = 8, 0, 10*answerTime
+	l, c = lossyLeg(t, &s, false)
+	c.complete(t, l)
+	turn(t, l, 8)
+	if wait, _ := turn(t, l, 0); wait <= wordTime || wait > 10*wordTime || len(c.sent) != 8 {
+		t.Errorf("waits for %v after %d", wait, len(c.sent))
+	}
+}
+
+// A soak takes no datagram for lost that is late, unless losses are what it asks for.
+func TestMixPatience(t *testing.T) {
+	for _, impaired := range []bool{false, true} {
+		m := Mix{Base: Spec{Time: time.Minute, Sec: Off, CC: "nscc"}, Sizes: []int64{8}, Mode: UUD, Datagrams: true, Impaired: impaired}
+		p, _ := m.Draw(rand.New(rand.NewPCG(1, 2)), time.Minute)
+		if p.EP != Dgram || (p.Patience == 0) != impaired {
+			t.Errorf("impaired %v: %+v", impaired, p)
+		}
 	}
 }

@@ -39,6 +39,9 @@ const (
 	mixInject = 1024
 	// mixDatagram is the longest datagram, which fits into one packet everywhere.
 	mixDatagram = 1024
+	// mixPatience is how long a datagram may take. A loss is a fault where nothing impairs the
+	// network, and an answer of a busy host is no loss.
+	mixPatience = 3 * time.Second
 )
 
 // A family is a kind of operation.
@@ -190,7 +193,9 @@ func (m *Mix) Draw(rng *rand.Rand, left time.Duration) (Spec, string) {
 			p.Size = max(1, p.Size) // of no bytes there is nothing to verify
 		}
 	case datagrams:
-		p.Size, p.Reply = min(p.Size, mixDatagram), min(p.Reply, mixDatagram)
+		if p.Size, p.Reply = min(p.Size, mixDatagram), min(p.Reply, mixDatagram); !m.Impaired {
+			p.Patience = mixPatience
+		}
 	}
 	if p.Op == Inject {
 		switch {

@@ -136,6 +136,8 @@ type Spec struct {
 	Seed uint64 `json:"seed"`
 	// BaseRTT is config_base_rtt; 0 means the default (transport.Config).
 	BaseRTT time.Duration `json:"base_rtt,omitempty"`
+	// Patience is how long an answer to a datagram may take until it is lost, if longer than usual.
+	Patience time.Duration `json:"patience,omitempty"`
 	// PeerTimeout is how long a peer may be silent while something is owed.
 	PeerTimeout time.Duration `json:"peer_timeout,omitempty"`
 }
@@ -286,7 +288,7 @@ func (s *Spec) Validate() error {
 		return fmt.Errorf("with --encapsulation standard an address has one endpoint: leave -P out, and --churn of connections")
 	case s.BaseRTT < 0 || s.BaseRTT > time.Second:
 		return fmt.Errorf("--base-rtt %v is not 0 to 1s", s.BaseRTT)
-	case s.PeerTimeout < 0 || s.PeerTimeout > MaxSilence || s.Interval < 0:
+	case s.PeerTimeout < 0 || s.PeerTimeout > MaxSilence || s.Interval < 0 || s.Patience < 0 || s.Patience > MaxSilence:
 		return fmt.Errorf("a time is negative or too long")
 	case s.Trim && s.Security() != Off:
 		return fmt.Errorf("trimming is of no use with security %s: of a sealed packet switches leave nothing that could be read", s.Security())
