@@ -90,6 +90,12 @@ carries the whole test:
   uetperf incast HOST -P 8 -s 256K
   uetperf soak HOST -t 1h
 
+Between many hosts, each with "uetperf serve --mesh":
+
+  uetperf mesh     HOST HOST HOST
+  uetperf alltoall HOST HOST HOST
+  uetperf incast   HOST --from HOST,HOST
+
 Between ranks, below mpiexec, srun or mpirun, or by itself:
 
   mpiexec -n 4 uetperf coll allreduce
@@ -106,7 +112,7 @@ could not be reached, 130 interrupted.`
 
 // notThere is the error for a command that does not exist. It lists those that do.
 func notThere(cmd *cobra.Command, name string) error {
-	there := "there are serve, ping, lat, bw, rate, load, rr, incast, soak, coll, p2p, report, compare, keys, info, doctor"
+	there := "there are serve, ping, lat, bw, rate, load, rr, incast, soak, mesh, alltoall, coll, p2p, report, compare, keys, info, doctor"
 	if cmd.HasParent() {
 		var names []string
 		for _, c := range cmd.Commands() {
@@ -197,6 +203,9 @@ func (l *line) root() *cobra.Command {
 	root.PersistentFlags().StringVar(&l.base.CPUProfile, "cpuprofile", "", "write a CPU profile to `FILE`")
 	_ = root.PersistentFlags().MarkHidden("cpuprofile")
 	root.AddCommand(l.serve(), l.keys(), l.info(), l.doctor(), l.report(), l.compare())
+	for _, t := range rackTests {
+		root.AddCommand(l.rack(t))
+	}
 	for _, t := range betweenTests {
 		root.AddCommand(l.between(t))
 	}

@@ -29,6 +29,11 @@ type Config struct {
 	Watch    bool // a line a second with window, round trip and losses
 	Soak     pinned
 
+	// Tests between many hosts.
+
+	Hosts  []string // those that Target does not name
+	AtOnce int      // pairs of a mesh that are measured at once; 0 means as many as share no host
+
 	// Tests between ranks.
 
 	Between ranks.Spec
@@ -66,6 +71,7 @@ type Config struct {
 	Metrics    string // IP:PORT of the HTTP server for Prometheus
 	MaxClients int
 	Once       bool
+	Mesh       bool // tests between servers
 	UntilEOF   bool // end when standard input ends
 	Stdin      io.Reader
 

@@ -14,6 +14,7 @@ import (
 
 	"github.com/uetkit/uetkit/cmd/uetperf/internal/capture"
 	"github.com/uetkit/uetkit/cmd/uetperf/internal/keys"
+	"github.com/uetkit/uetkit/cmd/uetperf/internal/mesh"
 	"github.com/uetkit/uetkit/cmd/uetperf/internal/perf"
 	"github.com/uetkit/uetkit/cmd/uetperf/internal/ranks"
 	"github.com/uetkit/uetkit/cmd/uetperf/internal/relay"
@@ -48,6 +49,8 @@ const (
 	warmed    = traffic.Lat + " " + windowed
 	single    = traffic.Ping + " " + warmed // tests that are one test
 	anyTest   = single + " " + traffic.Soak
+	rack      = mesh.Mesh + " " + mesh.Alltoall // tests between many hosts
+	remote    = anyTest + " " + rack
 	between   = ranks.Coll + " " + ranks.P2P // tests between ranks
 	recorded  = anyTest + " " + selfName + " " + between
 )
@@ -262,6 +265,13 @@ func (p *params) table() []flagRow {
 
 		{on: single, name: "size", short: "s", unit: "SIZES", help: "message SIZES in bytes: 64, 4K, 1M; a sweep 8:64K:*2 or 0:1K:+64; a list 8,64,1K", def: t.Size, to: read(&c.Sizes, asIs(units.ParseSizes))},
 		{on: traffic.Soak, name: "size", short: "s", unit: "SIZES", help: "message SIZES to draw from, in bytes: 64, 4K, 1M; a sweep 8:64K:*2 or 0:1K:+64; a list 8,64,1K", def: t.Size, to: read(&c.Sizes, asIs(units.ParseSizes)), check: p.checkMixed},
+		{on: rack, name: "size", short: "s", unit: "SIZE", help: "SIZE of the messages whose bandwidth is measured", def: t.Size, to: read(&c.Sizes, asIs(units.ParseSizes))},
+		{on: rack, name: "time", short: "t", unit: "TIME", help: "TIME of each test, e.g. 10s", said: shownTime(t.Time), to: read(&p.dur, units.ParseDuration), check: p.checkTime},
+		{on: rack, name: "window", short: "W", unit: "N", help: "N messages under way to each receiver", def: fmt.Sprint(t.Window), to: &s.Window},
+		{on: mesh.Mesh, name: "at-once", unit: "N", help: "measure N pairs at once, which share no host", said: "as many as there are", to: &c.AtOnce, check: p.checkAtOnce},
+		{on: rack, name: "mode", unit: "MODE", help: "MODE: rud (unordered) or rod (ordered)", def: traffic.RUD, to: oneOf(&s.Mode, traffic.RUD, traffic.ROD)},
+		{on: rack, name: "complete", unit: "LEVEL", help: "completion LEVEL: inject, transmit, delivery or match", def: "transmit", to: oneOf(&s.Complete, "inject", "transmit", "delivery", "match")},
+		{on: traffic.Incast, name: "from", unit: "HOSTS", help: "these HOSTS send, H1,H2,H3, not this process; all run `uetperf serve --mesh`", to: read(&c.Hosts, quoting("--from", splitHosts)), check: p.checkFrom},
 		{on: between, name: "ranks", unit: "N", help: "start N ranks in this process; not below a launcher, which starts them", said: "2, without a launcher", to: &c.Local, check: p.checkLocal},
 		{on: between, name: "size", short: "s", unit: "SIZES", help: "SIZES in bytes: 64, 4K, 1M; a sweep 8:64K:*2 or 0:1K:+64; a list 8,64,1K" + t.sized, def: t.Size, to: read(&b.Sizes, asIs(units.ParseSizes))},
 		{on: ranks.Coll, name: "type", unit: "TYPE", help: "TYPE of the elements: " + strings.Join(ranks.Types, ", "), def: ranks.Types[0], to: oneOf(&b.Type, ranks.Types...)},
@@ -288,51 +298,53 @@ func (p *params) table() []flagRow {
 		{on: windowed, name: "parallel", short: "P", unit: "N", help: "N streams, each with endpoints of its own", def: fmt.Sprint(max(1, t.Parallel)), to: &s.Parallel},
 		{on: streams, name: "reverse", short: "R", help: "the server sends", to: &s.Reverse},
 		{on: streams, name: "bidir", help: "both send", to: &s.Bidir},
-		{on: anyTest, name: "check", short: "c", help: "fill messages and verify every byte" + always, to: &s.Check, check: p.checkData},
+		{on: remote, name: "check", short: "c", help: "fill messages and verify every byte" + always, to: &s.Check, check: p.checkData},
 		{on: single, name: "mode", unit: "MODE", help: "MODE: rud (unordered), rod (ordered), rudi (write and read, without a PDC), or uud (datagrams, which may be lost)", def: traffic.RUD, to: oneOf(&s.Mode, traffic.RUD, traffic.ROD, traffic.RUDI, traffic.UUD)},
 		{on: traffic.Soak, name: "mode", unit: "MODE", help: "MODE: rud (unordered), rod (ordered), rudi (write and read), or uud (datagrams)", def: traffic.RUD, said: drawn, to: oneOf(&s.Mode, traffic.RUD, traffic.ROD, traffic.RUDI, traffic.UUD)},
 		{on: anyTest, name: "complete", unit: "LEVEL", help: "completion LEVEL: inject, transmit, delivery, match, or commit (write)", def: "transmit", said: drawn, to: oneOf(&s.Complete, "inject", "transmit", "delivery", "match", "commit")},
-		{on: anyTest, name: "progress", unit: "HOW", help: "HOW completions are waited for: manual polls, auto blocks", def: t.Progress, said: drawn, to: oneOf(&s.Progress, "manual", "auto")},
+		{on: remote, name: "progress", unit: "HOW", help: "HOW completions are waited for: manual polls, auto blocks", def: t.Progress, said: drawn, to: oneOf(&s.Progress, "manual", "auto")},
 		{on: anyTest + " info doctor", name: "provider", short: "p", unit: "PROVIDER", help: "libfabric PROVIDER", def: "uet", to: &p.provider, words: []string{"uet"}, check: p.checkProvider},
 		{on: single, name: "ep", short: "e", unit: "TYPE", help: "endpoint TYPE: rdm; msg, which has connections; or dgram, whose mode is uud", def: traffic.RDM, to: oneOf(&s.EP, traffic.RDM, traffic.MSG, traffic.Dgram), check: p.checkDatagrams},
 		{on: traffic.Soak, name: "ep", short: "e", unit: "TYPE", help: "endpoint TYPE: rdm, or msg, which has connections", def: traffic.RDM, to: oneOf(&s.EP, traffic.RDM, traffic.MSG)},
 		{on: "info", name: "ep", short: "e", unit: "TYPE", help: "endpoint TYPE: rdm; msg, which has connections; or dgram", to: oneOf(&s.EP, traffic.RDM, traffic.MSG, traffic.Dgram)},
 		{on: "doctor", name: "ep", short: "e", unit: "TYPE", help: "endpoint TYPE: rdm, or msg, which has connections", to: oneOf(&s.EP, traffic.RDM, traffic.MSG)},
-		{on: anyTest, name: "domain", short: "d", unit: "INTERFACE", help: "local INTERFACE", said: "the one that leads to HOST", to: place{&c.Domain}},
+		{on: remote, name: "domain", short: "d", unit: "INTERFACE", help: "local INTERFACE", said: "the one that leads to HOST", to: place{&c.Domain}},
 		{on: "serve", name: "domain", short: "d", unit: "INTERFACE", help: "listen on the addresses of this INTERFACE only", to: place{&c.Domain}},
 		{on: "info", name: "domain", short: "d", unit: "INTERFACE", help: "this INTERFACE only", to: place{&c.Domain}},
 		{on: "doctor", name: "domain", short: "d", unit: "INTERFACE", help: "this INTERFACE", said: "all, or the one that leads to HOST", to: place{&c.Domain}},
-		{on: anyTest + " doctor", name: "data-ports", unit: "A-B", help: "UDP ports that this end takes, for a narrow firewall: A-B, or one", said: "any free ones", to: read(&c.DataPorts, portrange.Parse)},
+		{on: remote + " doctor", name: "data-ports", unit: "A-B", help: "UDP ports that this end takes, for a narrow firewall: A-B, or one", said: "any free ones", to: read(&c.DataPorts, portrange.Parse)},
 		{on: "serve", name: "data-ports", unit: "A-B", help: "UDP ports that tests take here, for a narrow firewall: A-B, or one", said: "any free ones", to: read(&c.DataPorts, portrange.Parse)},
 		{on: "serve", name: "max-clients", unit: "N", help: "serve at most N clients at once", def: "64", to: &c.MaxClients, check: p.checkClients},
 		{on: "serve", name: "once", help: "end when the first client is gone", to: &c.Once},
+		{on: "serve", name: "mesh", help: "take part in tests between servers (mesh, alltoall, incast --from), which any client may ask for; members of --sec psk may without", to: &c.Mesh},
 		{on: "serve", name: "metrics", unit: "IP:PORT", help: "IP:PORT where Prometheus finds /metrics (HTTP); port 0 takes a free one", to: place{&c.Metrics}},
-		{on: anyTest, name: "cc", unit: "CONTROL", help: "congestion CONTROL: nscc", def: "nscc", to: oneOf(&s.CC, "nscc").but("rccc", "none")},
+		{on: remote, name: "cc", unit: "CONTROL", help: "congestion CONTROL: nscc", def: "nscc", to: oneOf(&s.CC, "nscc").but("rccc", "none")},
 		{on: anyTest, name: "paths", unit: "N", help: "N UDP source ports (entropy values) per endpoint", def: "1", said: drawn, to: &s.Paths, check: p.checkPaths},
 		{on: single, name: "encapsulation", unit: "HOW", help: "HOW packets are addressed: symmetric, from and to any port; standard, to port 4793, so that each end needs an address of its own", def: traffic.Symmetric, to: oneOf(&s.Encapsulation, traffic.Symmetric, traffic.Standard)},
+		{on: rack, name: "sec", unit: "SECURITY", help: "SECURITY of the tests and of all control exchanges: off, or psk (a cluster key)", def: traffic.Off, to: oneOf(&s.Sec, traffic.Off, traffic.PSK), check: p.checkSecurity},
 		{on: anyTest, name: "sec", unit: "SECURITY", help: "SECURITY of the test and of its control exchange: off, psk (a cluster key), or, with -e msg, tls (certificates)", def: traffic.Off, to: oneOf(&s.Sec, traffic.Off, traffic.PSK, traffic.TLS)},
 		{on: "doctor", name: "sec", unit: "SECURITY", help: "SECURITY that tests are to have: off, psk (a cluster key), or, with -e msg, tls (certificates)", def: traffic.Off, to: oneOf(&s.Sec, traffic.Off, traffic.PSK, traffic.TLS), check: p.checkDoctor},
-		{on: anyTest + " serve doctor", name: "keys", unit: "FOLDER", help: "FOLDER of keys, made by uetperf keys", to: place{&c.Keys}},
+		{on: remote + " serve doctor", name: "keys", unit: "FOLDER", help: "FOLDER of keys, made by uetperf keys", to: place{&c.Keys}},
 		{on: anyTest + " serve doctor", name: "as", unit: "NAME", help: "with --sec tls, the NAME whose certificate this end has", said: usual + ", or the only one in the folder", to: place{&c.As}},
-		{on: anyTest, name: "crc", unit: "on|off", help: "CRC-32C trailer on|off", def: "on", to: read(&s.CRC, isOn)},
-		{on: anyTest, name: "base-rtt", unit: "TIME", help: "round trip TIME of the idle path, hosts included (config_base_rtt of UE): what takes longer is taken for congestion", said: "150us", to: read(&s.BaseRTT, units.ParseDuration)},
+		{on: remote, name: "crc", unit: "on|off", help: "CRC-32C trailer on|off", def: "on", to: read(&s.CRC, isOn)},
+		{on: remote, name: "base-rtt", unit: "TIME", help: "round trip TIME of the idle path, hosts included (config_base_rtt of UE): what takes longer is taken for congestion", said: "150us", to: read(&s.BaseRTT, units.ParseDuration)},
 		{on: anyTest, name: "trim", help: "offer packets to switches that trim (DSCP 10, resent 12; control 46), and refuse what arrives cut (DSCP 26, 28)", to: &s.Trim, check: p.checkSecurity},
-		{on: anyTest, name: "gso", unit: "auto|on|off", help: "segmentation offload auto|on|off at both ends", def: "auto", said: drawn, to: oneOf(&s.GSO, "auto", "on", "off")},
+		{on: remote, name: "gso", unit: "auto|on|off", help: "segmentation offload auto|on|off at both ends", def: "auto", said: drawn, to: oneOf(&s.GSO, "auto", "on", "off")},
 		{on: "doctor", name: "gso", unit: "auto|off", help: "segmentation offload auto|off", def: "auto", to: oneOf(&s.GSO, "auto", "off")},
-		{on: anyTest, name: "mtu", unit: "BYTES", help: "payload BYTES per packet: 1024, 2048, 4096, 8192", said: "what fits", to: &s.MTU, words: []string{"1024", "2048", "4096", "8192"}},
+		{on: remote, name: "mtu", unit: "BYTES", help: "payload BYTES per packet: 1024, 2048, 4096, 8192", said: "what fits", to: &s.MTU, words: []string{"1024", "2048", "4096", "8192"}},
 		{on: anyTest, name: "impair", unit: "FAULTS", help: "put a bad network in between: FAULTS like loss=1%,burst=3,reorder=1%,dup=1%,corrupt=0.1%", to: read(&c.Impair, faults), check: p.checkImpair},
-		{on: recorded, name: "seed", unit: "N", help: "N that makes message contents and injected faults repeatable", said: "random", to: &p.seed, check: p.checkSeed},
+		{on: recorded + " " + rack, name: "seed", unit: "N", help: "N that makes message contents and injected faults repeatable", said: "random", to: &p.seed, check: p.checkSeed},
 		{on: traffic.Ping, name: "interval", short: "i", unit: "TIME", help: "TIME between pings", def: "1s", to: read(&s.Interval, units.ParseDuration)},
 		{on: traffic.Soak, name: "interval", short: "i", unit: "TIME", help: "say how it stands every TIME", said: soakEvery.String() + "; 0: never", to: read(&c.Interval, units.ParseDuration), check: p.checkInterval},
 		{on: warmed, name: "interval", short: "i", unit: "TIME", help: "with -t, print what passed every TIME", said: "1s on a terminal; 0: never", to: read(&c.Interval, units.ParseDuration), check: p.checkInterval},
 		{on: warmed + " " + traffic.Soak, name: "watch", help: "say every second, or every --interval, what goes on: rate, round trip, congestion window, and what was sent again, marked and thrown away; one live line on a terminal, else plain lines", to: &c.Watch, check: p.checkWatch},
-		{on: recorded, name: "json", short: "J", unit: "FILE", help: "write the record (JSON, schema uetperf/1) to FILE" + elsewhere, to: place{&c.JSON}},
+		{on: recorded + " " + rack, name: "json", short: "J", unit: "FILE", help: "write the record (JSON, schema uetperf/1) to FILE" + elsewhere, to: place{&c.JSON}},
 		{on: "info", name: "json", short: "J", unit: "FILE", help: "write JSON to FILE" + elsewhere, to: place{&c.JSON}},
 		{on: "doctor", name: "json", short: "J", unit: "FILE", help: "write the report (JSON, schema uetperf-doctor/1) to FILE" + elsewhere, to: place{&c.JSON}},
 		{on: "compare", name: "json", short: "J", unit: "FILE", help: "write the comparison (JSON) to FILE" + elsewhere, to: place{&c.JSON}},
 		{on: recorded, name: "csv", unit: "FILE", help: "write one line per size to FILE", to: place{&c.CSV}, check: p.checkFiles},
-		{on: recorded, name: "assert", unit: "EXPR", help: "fail unless EXPR holds for every size, e.g. p99<200us, loss==0, rtx<0.1%, goodput>10Gb/s (repeatable)", to: &list[*assert.Assert]{&c.Asserts, quoting("--assert", assert.Parse)}, check: p.checkAsserts},
-		{on: recorded, name: "quiet", short: "q", help: "results only: no header, no progress", to: &c.Quiet},
+		{on: recorded + " " + rack, name: "assert", unit: "EXPR", help: "fail unless EXPR holds for every size, e.g. p99<200us, loss==0, rtx<0.1%, goodput>10Gb/s (repeatable)", to: &list[*assert.Assert]{&c.Asserts, quoting("--assert", assert.Parse)}, check: p.checkAsserts},
+		{on: recorded + " " + rack, name: "quiet", short: "q", help: "results only: no header, no progress", to: &c.Quiet},
 		{on: "serve keys report", name: "quiet", short: "q", help: "say nothing but errors", to: &c.Quiet},
 		{on: "doctor", name: "quiet", short: "q", help: "what is not ok only", to: &c.Quiet},
 		{on: between, name: "verbose", short: "v", help: "times of calls and counters of all ranks below each result", to: &c.Verbose},
@@ -341,9 +353,9 @@ func (p *params) table() []flagRow {
 		{on: "info", name: "verbose", short: "v", help: "one block per address, as fi_info prints them", to: &c.Verbose},
 		{on: "compare", name: "verbose", short: "v", help: "all metrics", to: &c.Verbose},
 		{on: anyTest + " serve", name: "pcap", unit: "FILE", help: fmt.Sprintf("write the datagrams of this end to FILE (pcapng, %d bytes of each, at most %s), sealed ones opened; slows the test down", capture.SnapLen, units.Bytes(capture.MaxBytes)), to: place{&c.Pcap}},
-		{on: anyTest, name: "timeout", unit: "TIME", help: "TIME that the server may take to answer", def: "10s", to: read(&c.Timeout, units.ParseDuration), check: p.checkTimeout},
+		{on: remote, name: "timeout", unit: "TIME", help: "TIME that the server may take to answer", def: "10s", to: read(&c.Timeout, units.ParseDuration), check: p.checkTimeout},
 		{on: "doctor", name: "timeout", unit: "TIME", help: "TIME that the server may take to answer", def: "5s", to: read(&c.Timeout, units.ParseDuration), check: p.checkTimeout},
-		{on: anyTest, name: "silence", unit: "TIME", help: "end a test when nothing was heard of the server for TIME: it was stopped, or cut off", said: perf.Silence.String() + ", or --timeout if that is less", to: read(&c.Silence, units.ParseDuration), check: p.checkSilence},
+		{on: remote, name: "silence", unit: "TIME", help: "end a test when nothing was heard of the server for TIME: it was stopped, or cut off", said: perf.Silence.String() + ", or --timeout if that is less", to: read(&c.Silence, units.ParseDuration), check: p.checkSilence},
 		{on: "serve", name: "until-eof", help: "end when standard input ends", to: &c.UntilEOF, hidden: true},
 	}
 }
@@ -485,6 +497,13 @@ func (p *params) checkChurn() error {
 	if s := &p.cfg.Spec; s.Churn && s.EP == traffic.MSG && !p.given("progress") {
 		// Goroutines make the connections, and polling would keep them from running.
 		s.Progress = "auto"
+	}
+	return nil
+}
+
+func (p *params) checkAtOnce() error {
+	if n := p.cfg.AtOnce; p.given("at-once") && n < 1 {
+		return fmt.Errorf("--at-once %d is not at least 1", n)
 	}
 	return nil
 }

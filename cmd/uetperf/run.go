@@ -18,6 +18,7 @@ import (
 
 	"github.com/uetkit/uetkit/cmd/uetperf/internal/capture"
 	"github.com/uetkit/uetkit/cmd/uetperf/internal/keys"
+	"github.com/uetkit/uetkit/cmd/uetperf/internal/mesh"
 	"github.com/uetkit/uetkit/cmd/uetperf/internal/perf"
 	"github.com/uetkit/uetkit/cmd/uetperf/internal/ranks"
 	"github.com/uetkit/uetkit/cmd/uetperf/record"
@@ -59,6 +60,8 @@ func run(ctx context.Context, cfg *Config, stdout, stderr io.Writer) int {
 		err = runCompare(ctx, cfg, stdout)
 	case ranks.Coll, ranks.P2P:
 		err = runBetween(ctx, cfg, stdout)
+	case mesh.Mesh, mesh.Alltoall:
+		err = runRack(ctx, cfg, stdout)
 	default:
 		err = runTests(ctx, cfg, stdout, stderr)
 	}
@@ -360,6 +363,8 @@ func measured(test string, r *record.Run) bool {
 		return r.Msgs > 0 && r.Latency != nil && r.MsgsPerS != nil
 	case traffic.BW, traffic.Rate:
 		return r.Msgs > 0 && r.GoodputBPS != nil
+	case mesh.Mesh, mesh.Alltoall:
+		return r.Mesh != nil && r.GoodputBPS != nil
 	case traffic.Ping, traffic.Incast, ranks.P2P:
 		return r.Msgs > 0
 	case ranks.Coll:
@@ -391,6 +396,9 @@ func unmeasured(test string, runs []record.Run) error {
 func runTests(ctx context.Context, cfg *Config, stdout, stderr io.Writer) error {
 	if cfg.Command == "" {
 		return selfCheck(ctx, cfg, stdout, stderr)
+	}
+	if cfg.Hosts != nil { // of an incast
+		return runRack(ctx, cfg, stdout)
 	}
 	o, err := newOutcome(cfg, stdout)
 	if err != nil {

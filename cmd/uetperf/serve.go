@@ -19,7 +19,7 @@ import (
 
 // runServe serves until it is interrupted, which is its normal end.
 func runServe(ctx context.Context, cfg *Config, stdout, stderr io.Writer) (err error) {
-	sc := perf.ServerConfig{Domain: cfg.Domain, DataPorts: cfg.DataPorts, MaxClients: cfg.MaxClients, Once: cfg.Once}
+	sc := perf.ServerConfig{Domain: cfg.Domain, DataPorts: cfg.DataPorts, MaxClients: cfg.MaxClients, Once: cfg.Once, Mesh: cfg.Mesh}
 	if cfg.Listen != "" {
 		addr, err := parseListen(cfg.Listen)
 		if err != nil {

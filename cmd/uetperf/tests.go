@@ -228,6 +228,10 @@ func (l *line) test(t testDef) *cobra.Command {
 				p.cfg.Sizes = []int64{datagramSize}
 			}
 		}
+		if p.cfg.Hosts != nil {
+			s := bulkOf(&p.cfg)
+			return s.Validate()
+		}
 		for _, n := range p.cfg.Sizes {
 			s := p.cfg.Spec
 			if s.Size = n; s.Validate() != nil {

@@ -24,7 +24,7 @@ type Metric struct {
 	aside bool   // for assertions only: a comparison does not show it by default
 }
 
-var latency, incast, loads, churns, soaks, colls = []string{"lat", "ping", "load", "rr", "coll"}, []string{"incast"}, []string{"load"}, []string{"rr"}, []string{"soak"}, []string{"coll"}
+var latency, incast, loads, churns, soaks, colls = []string{"lat", "ping", "load", "rr", "coll", "mesh"}, []string{"incast"}, []string{"load"}, []string{"rr"}, []string{"soak"}, []string{"coll"}
 
 // part returns the function of a metric that reads a part of a run. Runs without the part
 // do not measure it.
@@ -97,6 +97,17 @@ func cpu(f func(*record.CPU) int64) func(*record.Run) (float64, bool) {
 	}
 }
 
+// fairness is Jain's index, of senders or of pairs of hosts.
+func fairness(r *record.Run) (float64, bool) {
+	switch {
+	case r.Incast != nil:
+		return opt(r.Incast.Jain)
+	case r.Mesh != nil:
+		return opt(r.Mesh.Jain)
+	}
+	return 0, false
+}
+
 var metrics = []Metric{
 	{Name: "min", Kind: Duration, of: quantile(func(l *record.Latency) int64 { return l.Min })},
 	{Name: "p50", Kind: Duration, of: quantile(median), also: "median"},
@@ -132,7 +143,7 @@ var metrics = []Metric{
 	{Name: "late", tests: loads, of: part(runLoad, same, func(l *record.Load) int64 { return l.Late }), whole: offered},
 	{Name: "unsent", tests: loads, of: part(runLoad, same, func(l *record.Load) int64 { return l.Unsent }), whole: offered},
 	{Name: "errors", tests: churns, of: func(r *record.Run) (float64, bool) { return opt(r.Errors) }, whole: func(r *record.Run) float64 { n, _ := opt(r.Errors); return msgs(r) + n }},
-	{Name: "jain", tests: incast, of: part(runIncast, func(x *record.Incast) *float64 { return x.Jain }, self), mean: true},
+	{Name: "jain", tests: append(incast, "alltoall"), of: fairness, mean: true},
 	{Name: "rounds", tests: incast, of: part(runIncast, same, func(x *record.Incast) int64 { return x.Rounds })},
 	{Name: "leaks", tests: soaks, of: part(runSoak, same, func(s *record.Soak) int64 { return s.Leaking })},
 	{Name: "failed", tests: soaks, of: part(runSoak, same, func(s *record.Soak) int64 { return s.Failed })},

@@ -50,8 +50,12 @@ func (f *Metric) missing(test string, checked bool) string {
 	switch {
 	case f.tests != nil && slices.Contains(f.tests, test):
 	case f.tests != nil:
-		return fmt.Sprintf(": %s measures no %s, %s does", test, f.Name, strings.Join(f.tests, ", "))
-	case f.Name == "rate" && lat && test != "lat" && test != "ping", f.Name == "goodput" && (test == "load" || test == "coll"):
+		does := "does"
+		if len(f.tests) > 1 {
+			does = "do"
+		}
+		return fmt.Sprintf(": %s measures no %s, %s %s", test, f.Name, strings.Join(f.tests, " and "), does)
+	case f.Name == "rate" && lat && test != "lat" && test != "ping", f.Name == "goodput" && (test == "load" || test == "coll" || test == "mesh"):
 	case f.Name == "first" && test != "lat" && test != "ping", slices.Contains([]string{"goodput", "rate"}, f.Name) && lat:
 		return fmt.Sprintf(": %s measures no %s", test, f.Name)
 	case f.Kind == Duration && f.Name != "setup" && f.Name != "first" && !lat:

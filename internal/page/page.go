@@ -126,12 +126,17 @@ type Cell struct {
 	Help string // explanation, shown on pointing
 	Code bool
 	To   string // ID of the section that the cell links to
+	// Heat shades a cell of numbers: from 0, not at all, to MostHeat.
+	Heat int
 	// Missing means that nothing was measured, which differs from zero.
 	Missing bool
 }
 
 // Long reports whether the cell may take several lines.
 func (c Cell) Long() bool { return len(c.Text) > 44 }
+
+// MostHeat is the most Cell.Heat.
+const MostHeat = 5
 
 // NotMeasured is the text of a cell without a measurement.
 const NotMeasured = "not measured"

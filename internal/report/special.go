@@ -103,6 +103,9 @@ func (r *Rec) Special() []page.Block {
 		{head: page.Head{Name: "algorithm", Left: true}, cell: func(i int) page.Cell { return page.Maybe(r.Runs[i].Coll.Algorithm) }},
 	})
 	for i := range r.Runs {
+		if m := r.Runs[i].Mesh; m != nil {
+			out = append(out, mesh(m)...)
+		}
 		if s := r.Runs[i].Soak; s != nil {
 			out = append(out, soak(s)...)
 			out = append(out, drops(&r.Runs[i])...)

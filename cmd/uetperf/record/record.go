@@ -9,6 +9,7 @@ package record
 import (
 	"encoding/json"
 	"io"
+	"slices"
 	"time"
 )
 
@@ -195,6 +196,10 @@ type Run struct {
 	Soak   *Soak   `json:"soak,omitempty"`
 	// Coll is set for collectives.
 	Coll *Coll `json:"coll,omitempty"`
+	// Mesh is set for tests between many hosts. Goodput of the run is then that of all pairs
+	// together, of mesh that of the slowest; the latency of mesh is that of the pair with the
+	// longest p50.
+	Mesh *Mesh `json:"mesh,omitempty"`
 	// Errors is the number of transactions of rr that failed, LastError the last of their
 	// errors. No latency includes them.
 	Errors    *int64 `json:"errors,omitempty"`
@@ -302,6 +307,71 @@ type Coll struct {
 	Wrong int64 `json:"wrong"`
 	// Algorithm is what mp chose, empty if there is one only.
 	Algorithm string `json:"algorithm,omitempty"`
+}
+
+// Mesh describes a test between many hosts.
+type Mesh struct {
+	Hosts []MeshHost `json:"hosts"`
+	Pairs []MeshPair `json:"pairs"` // by sender, then receiver
+	// MedianBPS and MedianNS are the medians of the pairs' goodput and p50; 0 if not measured.
+	MedianBPS float64 `json:"median_bps,omitempty"`
+	MedianNS  float64 `json:"median_ns,omitempty"`
+	// Jain is the fairness index of the pairs' goodput: 1 if all had the same.
+	Jain *float64 `json:"jain,omitempty"`
+	// ApartNS is how far apart tests began that were to begin at once, by the clocks compared.
+	ApartNS int64 `json:"apart_ns,omitempty"`
+}
+
+// Failed reports whether a host took no part or a pair failed.
+func (m *Mesh) Failed() bool {
+	return slices.ContainsFunc(m.Hosts, func(h MeshHost) bool { return h.Error != "" }) ||
+		slices.ContainsFunc(m.Pairs, func(p MeshPair) bool { return p.Error != "" })
+}
+
+// Worst returns the host that most of its pairs are slow with, or failed, and how many of how
+// many. bad is 0 if there is none that stands out, with more than half of its pairs.
+func (m *Mesh) Worst() (host, bad, of int) {
+	count := make([][2]int, len(m.Hosts))
+	for i := range m.Pairs {
+		p := &m.Pairs[i]
+		for _, h := range []int{p.From, p.To} {
+			if count[h][1]++; p.Slow || p.Far || p.Error != "" {
+				count[h][0]++
+			}
+		}
+	}
+	for h, n := range count {
+		if 2*n[0] > n[1] && n[0] > bad {
+			host, bad, of = h, n[0], n[1]
+		}
+	}
+	return host, bad, of
+}
+
+// A MeshHost is a server that was to take part.
+type MeshHost struct {
+	Name string `json:"name"` // as the user gave it
+	Addr string `json:"addr"`
+	Host *Host  `json:"host,omitempty"`
+	// AheadNS is by how much its clock is ahead of the coordinator's, WithinNS how exact that is.
+	AheadNS  int64  `json:"ahead_ns"`
+	WithinNS int64  `json:"within_ns"`
+	Error    string `json:"error,omitempty"` // why it took no part
+}
+
+// A MeshPair is what was measured from one host to another. From and To are indexes of Hosts.
+type MeshPair struct {
+	From       int      `json:"from"`
+	To         int      `json:"to"`
+	Latency    *Latency `json:"latency_ns,omitempty"` // half of round trips
+	GoodputBPS *float64 `json:"goodput_bps,omitempty"`
+	Rtx        uint64   `json:"rtx"`
+	Wrong      int64    `json:"wrong,omitempty"` // messages with wrong data
+	// Slow and Far say that it carried much less, and that its round trip was much longer, than
+	// the medians of all pairs.
+	Slow  bool   `json:"slow,omitempty"`
+	Far   bool   `json:"far,omitempty"`
+	Error string `json:"error,omitempty"`
 }
 
 // Soak describes a long test of everything.

@@ -33,6 +33,8 @@ type ClientConfig struct {
 	Impair *relay.Faults
 	// Tap, if not nil, sees the datagrams of all endpoints of the client.
 	Tap func(*uet.Tapped)
+	// mesh says that this is a server, which runs a test between servers.
+	mesh bool
 	// port, if not 0, is the port of the control endpoint, for tests.
 	port uint16
 }
@@ -68,6 +70,7 @@ type dialed struct {
 	host  record.Host
 	tool  record.Tool
 	facts bool // the server answers mFacts
+	mesh  bool // the server takes part in tests between servers
 	// took is how long Dial took, connected the part of it for the control connection.
 	took, connected time.Duration
 }
@@ -83,6 +86,14 @@ func (c *Client) Setup() time.Duration { return c.dialed.took }
 
 // Connected is the part of Setup that the control connection took; 0 without one.
 func (c *Client) Connected() time.Duration { return c.dialed.connected }
+
+// Lost returns why the server was lost; nil if it was not.
+func (c *Client) Lost() error {
+	if !isClosed(c.lost.is) {
+		return nil
+	}
+	return c.lostError()
+}
 
 // Local is the address of the client's control endpoint.
 func (c *Client) Local() netip.AddrPort { return c.ctl.end.local }

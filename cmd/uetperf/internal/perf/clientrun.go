@@ -24,6 +24,8 @@ type Hooks struct {
 	// Ready is called when both ends are open. setup is how long that took, connected the part
 	// of it that connections took, 0 without connections.
 	Ready func(path record.Path, mtu int, setup, connected time.Duration)
+	// Begin, if not nil, is called then; the test begins when it returns, unless with an error.
+	Begin func(context.Context) error
 }
 
 // A Watched is the state of a run: counts since the begin, of this end.
@@ -82,6 +84,11 @@ func (c *Client) Run(ctx context.Context, spec traffic.Spec, hooks Hooks) (*Resu
 	defer r.close()
 	if err := r.prepare(ctx, hooks); err != nil {
 		return nil, err
+	}
+	if hooks.Begin != nil {
+		if err := hooks.Begin(ctx); err != nil {
+			return nil, err
+		}
 	}
 	if err := c.send(&message{Type: mGo, Run: r.id}); err != nil {
 		return nil, err

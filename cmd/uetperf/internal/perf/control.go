@@ -113,6 +113,12 @@ type message struct {
 	Facts *Facts   `json:"facts,omitempty"`
 
 	Resources *Resources `json:"resources,omitempty"`
+
+	// Mesh says in a hello that a server sends it, which runs a test between servers, and in a
+	// welcome that the server takes part in such tests. Join and Met are about these tests.
+	Mesh bool  `json:"mesh,omitempty"`
+	Join *Join `json:"join,omitempty"`
+	Met  *Met  `json:"met,omitempty"`
 }
 
 const (

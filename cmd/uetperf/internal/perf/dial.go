@@ -179,7 +179,7 @@ func dialService(ctx context.Context, server netip.AddrPort, svc service, cfg Cl
 // greet sends hello and waits for the welcome.
 func (c *Client) greet(ctx context.Context) error {
 	h, t := ThisHost(), ThisTool()
-	if err := c.send(&message{Type: mHello, Host: &h, Tool: &t}); err != nil {
+	if err := c.send(&message{Type: mHello, Host: &h, Tool: &t, Mesh: c.cfg.mesh}); err != nil {
 		return err
 	}
 	m, err := c.await(ctx, c.cfg.Timeout, mWelcome)
@@ -192,6 +192,7 @@ func (c *Client) greet(ctx context.Context) error {
 	if m.Tool != nil {
 		c.dialed.tool = *m.Tool
 	}
+	c.dialed.mesh = m.Mesh
 	c.dialed.facts = slices.Contains(m.Can, mFacts)
 	return nil
 }

@@ -41,6 +41,8 @@ type ServerConfig struct {
 	Domain string
 	// MaxClients is how many clients may be served at once; 0 means 64.
 	MaxClients int
+	// Mesh makes the server take part in tests between servers, which one client asks for.
+	Mesh bool
 	// Once ends Serve when the first client is gone. No other client is served beside it.
 	Once bool
 	// Tap, if not nil, sees the datagrams of all endpoints of the server.

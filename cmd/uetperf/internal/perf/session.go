@@ -23,7 +23,8 @@ type session struct {
 	ctx    context.Context
 	cancel context.CancelCauseFunc
 
-	cur *serverRun
+	cur   *serverRun
+	joins joins
 }
 
 // end makes the session end soon.
@@ -84,7 +85,9 @@ func (ss *session) step() bool {
 // leave ends the run and closes what the session has.
 func (ss *session) leave(k sessionKey) {
 	s := ss.srv
+	ss.cancel(nil)
 	ss.stopRun(true)
+	ss.joins.wg.Wait()
 	s.clients.mu.Lock()
 	if s.clients.sessions[k] == ss {
 		delete(s.clients.sessions, k)
@@ -137,6 +140,12 @@ func (ss *session) handle(m *message) {
 	case mResources:
 		r := ss.srv.held.get()
 		_ = ss.send(&message{Type: mResources, Resources: &r})
+	case mClock:
+		_ = ss.send(&message{Type: mClock, N: time.Now().UnixNano()})
+	case mJoin:
+		ss.join(m)
+	case mBegin:
+		ss.joins.open()
 	case mPrepare:
 		ss.stopRun(true)
 		addrs, err := ss.prepare(m)
@@ -155,6 +164,10 @@ func (ss *session) handle(m *message) {
 
 // welcome answers a hello.
 func (ss *session) welcome(m *message) {
+	if no := ss.mayJoin(); m.Mesh && no != "" {
+		_ = ss.send(&message{Type: mRefuse, Error: no})
+		return
+	}
 	h, t := ThisHost(), ThisTool()
 	if m.Host != nil && m.Tool != nil {
 		ss.srv.cfg.Log("%v is %s, uetperf %s", ss.addr, m.Host.Name, m.Tool.Version)
@@ -163,7 +176,7 @@ func (ss *session) welcome(m *message) {
 	if !ss.srv.cfg.Pretend.Older {
 		can = []string{mFacts}
 	}
-	_ = ss.send(&message{Type: mWelcome, Host: &h, Tool: &t, Can: can})
+	_ = ss.send(&message{Type: mWelcome, Host: &h, Tool: &t, Can: can, Mesh: ss.mayJoin() == ""})
 }
 
 // handleRun does what a message asks of the current run.
