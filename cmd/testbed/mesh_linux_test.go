@@ -69,7 +69,7 @@ func TestMeshOfContainers(t *testing.T) {
 			return r, string(text)
 		}
 
-		r, _ := measure(append([]string{"mesh", "-t", "100ms", "-c"}, addrs...)...)
+		r, _ := measure(append([]string{"mesh", "-t", "300ms", "-c"}, addrs...)...)
 		if m := r.Runs[0].Mesh; !r.OK || len(m.Pairs) != hosts*(hosts-1) || m.Failed() {
 			t.Errorf("%s: %d pairs", r.Error, len(m.Pairs))
 		}
@@ -78,17 +78,17 @@ func TestMeshOfContainers(t *testing.T) {
 				t.Errorf("host %d: %+v", i, h)
 			}
 		}
-		r, _ = measure(append([]string{"alltoall", "-t", "500ms"}, addrs...)...)
+		r, _ = measure(append([]string{"alltoall", "-t", "2s"}, addrs...)...)
 		if m := r.Runs[0].Mesh; !r.OK || len(m.Pairs) != hosts*(hosts-1) || m.Jain == nil {
 			t.Errorf("%s: %+v", r.Error, m)
 		}
-		r, _ = measure("incast", addrs[0], "--from", strings.Join(addrs[1:], ","), "-t", "500ms")
+		r, _ = measure("incast", addrs[0], "--from", strings.Join(addrs[1:], ","), "-t", "1s")
 		if m := r.Runs[0].Mesh; !r.OK || len(m.Pairs) != hosts-1 || m.Failed() {
 			t.Errorf("%s: %+v", r.Error, m)
 		}
 
 		docker("kill", fmt.Sprintf("%s-%d", name, 3))
-		r, said := measure(append([]string{"mesh", "-t", "50ms", "--timeout", "3s"}, addrs...)...)
+		r, said := measure(append([]string{"mesh", "-t", "200ms", "--timeout", "3s"}, addrs...)...)
 		m := r.Runs[0].Mesh
 		if r.OK || len(m.Pairs) != (hosts-1)*(hosts-2) || m.Hosts[3].Error == "" || !strings.Contains(said, addrs[3]+": takes no part: ") {
 			t.Errorf("with one host gone: ok %v, %d pairs\n%s", r.OK, len(m.Pairs), said)

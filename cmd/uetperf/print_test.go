@@ -182,9 +182,11 @@ func TestPrintInterval(t *testing.T) {
 func TestPrintWatch(t *testing.T) {
 	for tty, want := range map[bool]string{
 		false: "    1.0 s  bw 1M: 1000 msg/s, 8.39 Gb/s; round trip 120µs, window 1 MiB; a second: resent 30, marked 0, dropped 0\n" +
-			"    3.0 s  bw 1M: 500 msg/s, 4.19 Gb/s; round trip -, window -; a second: resent 5.0, marked 20, dropped 0.5\n",
+			"    3.0 s  bw 1M: 500 msg/s, 4.19 Gb/s; round trip -, window -; a second: resent 5.0, marked 20, dropped 0.5\n" +
+			"    4.0 s  bw 1M: 1000 msg/s, 8.39 Gb/s; latency p50 123µs, p99 7ms, window -; a second: resent 0, marked 0, dropped 0\n",
 		true: "\r\x1b[K1.0s bw 1M: 1000/s 8.39 Gb/s rtt 120µs win 1 MiB rtx 30 ecn 0 drop 0" +
-			"\r\x1b[K3.0s bw 1M: 500/s 4.19 Gb/s rtt - win - rtx 5.0 ecn 20 drop 0.5\r\x1b[K",
+			"\r\x1b[K3.0s bw 1M: 500/s 4.19 Gb/s rtt - win - rtx 5.0 ecn 20 drop 0.5" +
+			"\r\x1b[K4.0s bw 1M: 1000/s 8.39 Gb/s p50 123µs p99 7ms win - rtx 0 ecn 0 drop 0\r\x1b[K",
 	} {
 		var out bytes.Buffer
 		p := newPrinter(&out, &Config{Interval: time.Second, Watch: true})
@@ -193,6 +195,7 @@ func TestPrintWatch(t *testing.T) {
 		p.hooks(&traffic.Spec{Test: traffic.BW, Size: 1 << 20, Time: 10 * time.Second}, &h)
 		h.Watch(perf.Watched{At: time.Second, Msgs: 1000, Window: 1 << 20, RTT: 120 * time.Microsecond, Resent: 30})
 		h.Watch(perf.Watched{At: 3 * time.Second, Msgs: 2000, Resent: 40, Marked: 40, Dropped: 1})
+		h.Watch(perf.Watched{At: 4 * time.Second, Msgs: 3000, P50: 123456, P99: 7 * time.Millisecond, Resent: 40, Marked: 40, Dropped: 1})
 		p.clear()
 		p.clear()
 		if out.String() != want {

@@ -29,14 +29,28 @@ func (p *printer) watch(test string, size int64, w perf.Watched) {
 	if w.RTT > 0 {
 		rtt = w.RTT.Round(100 * time.Nanosecond).String()
 	}
+	short, long := "rtt "+rtt, "round trip "+rtt
+	if w.P50 > 0 { // what the test measures tells more
+		short = fmt.Sprintf("p50 %s p99 %s", brief(w.P50), brief(w.P99))
+		long = fmt.Sprintf("latency p50 %s, p99 %s", brief(w.P50), brief(w.P99))
+	}
 	if p.tty {
 		p.live = true
-		fmt.Fprintf(p.w, "\r\x1b[K%.1fs %s %s: %s/s %s Gb/s rtt %s win %s rtx %s ecn %s drop %s", // one line of 80 columns, or it could not be replaced
-			w.At.Seconds(), test, units.Size(size), rateText(rate), gbpsText(rate*float64(size)*8), rtt, window, per(w.Resent, o.Resent), per(w.Marked, o.Marked), per(w.Dropped, o.Dropped))
+		fmt.Fprintf(p.w, "\r\x1b[K%.1fs %s %s: %s/s %s Gb/s %s win %s rtx %s ecn %s drop %s", // one line of 80 columns, or it could not be replaced
+			w.At.Seconds(), test, units.Size(size), rateText(rate), gbpsText(rate*float64(size)*8), short, window, per(w.Resent, o.Resent), per(w.Marked, o.Marked), per(w.Dropped, o.Dropped))
 		return
 	}
-	fmt.Fprintf(p.w, "%7.1f s  %s %s: %s msg/s, %s Gb/s; round trip %s, window %s; a second: resent %s, marked %s, dropped %s\n",
-		w.At.Seconds(), test, units.Size(size), rateText(rate), gbpsText(rate*float64(size)*8), rtt, window, per(w.Resent, o.Resent), per(w.Marked, o.Marked), per(w.Dropped, o.Dropped))
+	fmt.Fprintf(p.w, "%7.1f s  %s %s: %s msg/s, %s Gb/s; %s, window %s; a second: resent %s, marked %s, dropped %s\n",
+		w.At.Seconds(), test, units.Size(size), rateText(rate), gbpsText(rate*float64(size)*8), long, window, per(w.Resent, o.Resent), per(w.Marked, o.Marked), per(w.Dropped, o.Dropped))
+}
+
+// brief formats a time with two or three digits.
+func brief(d time.Duration) string {
+	unit := time.Duration(1)
+	for d >= 1000*unit {
+		unit *= 10
+	}
+	return d.Round(unit).String()
 }
 
 // clear removes the live line of --watch.

@@ -14,6 +14,7 @@ type histogram struct {
 	h        *hdr.Histogram
 	min, max int64
 	sum      float64
+	recent   *Recent // counts as well, for who looks on; nil if nobody does
 }
 
 func newHistogram() *histogram { return &histogram{h: hdr.New(1, int64(2*time.Minute), 3)} }
@@ -26,6 +27,9 @@ func (h *histogram) record(d time.Duration, n int64) {
 	}
 	h.stretch(v, v)
 	h.sum += float64(v) * float64(n)
+	if h.recent != nil {
+		h.recent.note(time.Duration(v), n)
+	}
 }
 
 // stretch updates minimum and maximum after new values were counted.

@@ -36,6 +36,9 @@ type Watched struct {
 	// it sends nothing.
 	Window int
 	RTT    time.Duration
+	// P50 and P99 are percentiles of the latencies since the last call, as the test measures them: at
+	// most an eighth too large, 0 if there were none.
+	P50, P99 time.Duration
 	// Resent, Marked and Dropped are packets sent again, received with a congestion mark, and
 	// thrown away.
 	Resent, Marked, Dropped uint64

@@ -12,6 +12,12 @@ import (
 
 // drive runs the legs until they end.
 func (r *clientRun) drive(ctx context.Context, hooks Hooks) error {
+	var recent traffic.Recent
+	if hooks.Watch != nil {
+		for _, l := range r.legs {
+			l.Watch(&recent)
+		}
+	}
 	done := r.start()
 	begin := time.Now()
 	var t tickers
@@ -62,7 +68,8 @@ func (r *clientRun) drive(ctx context.Context, hooks Hooks) error {
 		case <-interval:
 			if hooks.Watch != nil {
 				n, window, rtt := r.total()
-				hooks.Watch(Watched{time.Since(begin), n.msgs, window, rtt, n.rtx, n.ecn, n.drops})
+				p50, p99 := recent.Take()
+				hooks.Watch(Watched{time.Since(begin), n.msgs, window, rtt, p50, p99, n.rtx, n.ecn, n.drops})
 				continue
 			}
 			hooks.Interval(r.live(), time.Since(begin))

@@ -1,0 +1,102 @@
+// Command stranger does what somebody does who found the repository a minute ago: it installs the
+// programs, measures through a firewall that lets the named ports through and by addresses of both families,
+// and runs the commands of the README and of the pages for users as they are written there.
+//
+//	go run ./testbed/stranger [-list] [-only TEXT] [-limit 10s]
+//
+// It needs Linux and root, for two network namespaces with a veth pair, and nft. A command that goes on
+// for longer than the limit is interrupted, and must end as an interrupted one. HOST and other placeholders
+// are the server's address; a line that needs what is not here, such as Slurm, is named with its reason. Exit
+// status: 0 if all is as promised, 1 if something is not, 2 for wrong usage.
+package main
+
+import (
+	"regexp"
+	"strings"
+)
+
+// The pages whose commands are run. Those of other pages are for developers, or take hours.
+var pages = []string{"README.md", "docs/network-engineer.md", "docs/test-lab.md", "testbed/README.md"}
+
+// addrs are the addresses of the servers' namespace.
+var addrs = []string{"198.18.252.1", "198.18.252.2", "198.18.252.3", "198.18.252.4"}
+
+// A line is a command of a page.
+type line struct {
+	page string
+	n    int // its line
+	text string
+}
+
+// begins matches what begins a command of a page: a program of ours, or one that starts them.
+var begins = regexp.MustCompile(`^(uetperf|uetdump|uetswitch|testbed|go (run|install|test|build|vet)|mpiexec|mpirun|srun|python3|\$EDITOR)( |$)`)
+
+// extract returns the commands of a page: the lines of indented and of fenced blocks that begin as
+// commands do, with or without a prompt, and the first cells of tables.
+func extract(page, text string) (out []line) {
+	fenced := false
+	for i, s := range strings.Split(text, "\n") {
+		if strings.HasPrefix(s, "```") {
+			fenced = !fenced
+			continue
+		}
+		cmd := ""
+		switch cell := ""; {
+		case fenced || strings.HasPrefix(s, "    "):
+			cmd = strings.TrimPrefix(strings.TrimSpace(s), "$ ")
+			if fenced && strings.HasPrefix(s, " ") { // output
+				cmd = ""
+			}
+		case strings.HasPrefix(s, "| `"):
+			cell, _, _ = strings.Cut(s[len("| `"):], "`")
+			cmd = cell
+		}
+		if begins.MatchString(cmd) {
+			out = append(out, line{page, i + 1, cmd})
+		}
+	}
+	return out
+}
+
+// skips says which commands are not run, and why.
+var skips = []struct{ like, why string }{
+	{`^srun `, "it needs Slurm"},
+	{`^(mpiexec|mpirun) `, "it needs an MPI; the test of the launchers runs it"},
+	{`^\$EDITOR `, "it is for people"},
+	{`IMAGE`, "it needs an image of somebody else"},
+	{`^go test`, "it is the test command, which CI runs"},
+	{`^go (run|install) .*@latest`, "it needs what is published; the test of the release does it"},
+	{`^go run ./testbed/interop( -seed|  |$)`, "the test against the other implementation runs it"},
+	{`^python3 .*/tmp/packets`, "it shows what that test wrote"},
+	{`^go run ./testbed/bars`, "it measures for long"},
+	{`--only ci --substrate`, "CI runs it"},
+	{`^uetperf serve --metrics IP:PORT`, "IP:PORT is to be filled in"},
+}
+
+// skip returns why a line is not run; "" if it is.
+func (l *line) skip() string {
+	for _, s := range skips {
+		if regexp.MustCompile(s.like).MatchString(l.text) {
+			return s.why
+		}
+	}
+	return ""
+}
+
+// filled returns the command with placeholders filled in.
+func (l *line) filled() string {
+	s, _, _ := strings.Cut(l.text, "  #")
+	return strings.NewReplacer(
+		"H1 H2 H3 H4", strings.Join(addrs, " "), "H1 --from H2,H3,H4", addrs[0]+" --from "+strings.Join(addrs[1:], ","),
+		"rack1-{01..16}", strings.Join(addrs, " "), "HOST", addrs[0], "198.18.77.2", addrs[0],
+	).Replace(strings.TrimSpace(s))
+}
+
+// may returns the exit codes that a command may end with if it is not interrupted.
+func (l *line) may() []int {
+	switch {
+	case strings.Contains(l.text, "uetperf doctor"), strings.Contains(l.text, "--assert"), strings.Contains(l.text, "asks for more"), strings.Contains(l.text, "compare"):
+		return []int{0, 1} // what it finds is another matter
+	}
+	return []int{0}
+}

@@ -1,0 +1,60 @@
+package main
+
+import (
+	"os"
+	"strings"
+	"testing"
+)
+
+// The commands of a page are those of blocks and of first cells of tables, without output and prose.
+func TestExtract(t *testing.T) {
+	page := "# A page\n\nTake `uetperf lat HOST` or so:\n\n    uetperf lat HOST -s 8   # fast\n    prose\n\n```\n$ uetdump --ops x.pcapng\nuetdumped, not\n  uetperf bw HOST\n```\n\n" +
+		"| `uetdump -J x.pcapng` | JSON |\n| text | `uetdump` |\n```sh\ngo run ./cmd/uetperf\n```\nuetperf is a program\n"
+	var got []string
+	for _, l := range extract("p", page) {
+		got = append(got, l.text)
+	}
+	if s := strings.Join(got, ";"); s != "uetperf lat HOST -s 8   # fast;uetdump --ops x.pcapng;uetdump -J x.pcapng;go run ./cmd/uetperf" {
+		t.Errorf("%q", s)
+	}
+}
+
+// Placeholders are filled in and comments go.
+func TestFilled(t *testing.T) {
+	for in, want := range map[string]string{
+		"uetperf bw HOST -t 10s   # fast":        "uetperf bw 198.18.252.1 -t 10s",
+		"uetperf incast H1 --from H2,H3,H4":      "uetperf incast 198.18.252.1 --from 198.18.252.2,198.18.252.3,198.18.252.4",
+		"uetperf mesh rack1-{01..16} -J m.json":  "uetperf mesh 198.18.252.1 198.18.252.2 198.18.252.3 198.18.252.4 -J m.json",
+		"uetdump --ops x.pcapng":                 "uetdump --ops x.pcapng",
+		"uetperf doctor 198.18.77.2 -q":          "uetperf doctor 198.18.252.1 -q",
+		"uetperf report a.json -o b.html   # so": "uetperf report a.json -o b.html",
+	} {
+		l := line{text: in}
+		if got := l.filled(); got != want {
+			t.Errorf("%q, want %q", got, want)
+		}
+	}
+}
+
+// Each page has commands, and most of them are run.
+func TestPages(t *testing.T) {
+	ran, all := 0, 0
+	for _, page := range pages {
+		data, err := os.ReadFile("../../" + page)
+		if err != nil {
+			t.Fatal(err)
+		}
+		lines := extract(page, string(data))
+		if len(lines) == 0 {
+			t.Errorf("%s has no commands", page)
+		}
+		for _, l := range lines {
+			if all++; l.skip() == "" {
+				ran++
+			}
+		}
+	}
+	if all < 50 || ran*3 < all*2 {
+		t.Errorf("%d of %d commands are run", ran, all)
+	}
+}
