@@ -43,7 +43,8 @@ matrix as a heat map. A host that fails fails its pairs only.
 	{
 		name: mesh.Alltoall, short: "bandwidth of every pair of many hosts at once",
 		long: `alltoall lets every host send to every other one at the same time, and shows what each
-pair carried, what each host sent and received, and how fair that was.
+pair carried, what each host sent and received, and how fair that was. A server has a
+client for each of the others then: of more than 64 hosts it needs --max-clients.
 ` + rackLong + `
 
 --assert and compare see the sum.`,

@@ -275,12 +275,16 @@ func (r *run) together(ctx context.Context, pairs [][2]int, spec traffic.Spec) {
 				r.take(r.pairs[p], spec.Test, m)
 			})
 			if err != nil {
+				why := oneLine(err)
+				if ctx.Err() != nil {
+					why = "interrupted"
+				}
 				r.mu.Lock()
 				defer r.mu.Unlock()
 				for i, p := range of {
 					if p[0] == host {
 						delete(of, i)
-						r.pairs[p].Error = oneLine(err)
+						r.pairs[p].Error = why
 					}
 				}
 			}

@@ -3,9 +3,11 @@ package mesh
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net/netip"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -21,7 +23,13 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 // serve starts a server on loopback. stop ends it.
 func serve(t *testing.T, with bool) (h Host, stop func()) {
 	t.Helper()
-	s, err := perf.NewServer(perf.ServerConfig{Listen: netip.MustParseAddrPort("127.0.0.1:0"), AnyPort: true, Mesh: with, Log: t.Logf})
+	return serveWith(t, perf.ServerConfig{Mesh: with, Log: t.Logf})
+}
+
+func serveWith(t *testing.T, cfg perf.ServerConfig) (h Host, stop func()) {
+	t.Helper()
+	cfg.Listen, cfg.AnyPort = netip.MustParseAddrPort("127.0.0.1:0"), true
+	s, err := perf.NewServer(cfg)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -225,6 +233,40 @@ func TestInterrupted(t *testing.T) {
 	}
 	if m := run.Mesh; pair(t, m, 0, 1).GoodputBPS == nil || pair(t, m, 1, 0).GoodputBPS != nil {
 		t.Errorf("%+v", m.Pairs)
+	}
+}
+
+// An interrupt in the middle of a test ends it at the servers, too, long before its time.
+func TestInterruptedInTheMiddle(t *testing.T) {
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	gone := make(chan struct{}, 4)
+	var open atomic.Int32
+	log := func(format string, args ...any) {
+		switch said := fmt.Sprintf(format, args...); {
+		case strings.Contains(said, " runs bw "):
+			if open.Add(1) == 2 {
+				cancel()
+			}
+		case strings.Contains(said, "says goodbye"):
+			gone <- struct{}{}
+		}
+	}
+	a, _ := serveWith(t, perf.ServerConfig{Mesh: true, Log: log})
+	b, _ := serveWith(t, perf.ServerConfig{Mesh: true, Log: log})
+	cfg := config(Alltoall, a, b)
+	cfg.Bulk.Time = time.Hour
+	run, err := Run(ctx, cfg)
+	if !errors.Is(err, context.Canceled) {
+		t.Fatal(err)
+	}
+	for _, p := range run.Mesh.Pairs {
+		if p.Error != "interrupted" {
+			t.Errorf("%+v", p)
+		}
+	}
+	for range 4 { // the coordinator at both, and each of both at the other
+		<-gone
 	}
 }
 

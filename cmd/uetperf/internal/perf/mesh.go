@@ -7,6 +7,7 @@ import (
 	"net/netip"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/uetkit/uetkit/cmd/uetperf/record"
@@ -54,8 +55,8 @@ type Met struct {
 // joins are the tests that a session's coordinator asked for.
 type joins struct {
 	wg    sync.WaitGroup
-	begin chan struct{} // closed when those that were joined begin
-	n     int           // since begin was made
+	begin chan struct{} // closed when those that were joined begin; nil if there are none
+	n     atomic.Int32  // that have not ended
 }
 
 // mayJoin tells why a session may not ask for tests between servers; "" if it may.
@@ -78,25 +79,27 @@ func (ss *session) join(m *message) {
 	s := &ss.joins
 	no := ss.mayJoin()
 	if s.begin == nil {
-		s.begin, s.n = make(chan struct{}), 0
+		s.begin = make(chan struct{})
 	}
-	if s.n++; s.n > maxJoins {
+	if s.n.Add(1) > maxJoins && no == "" {
 		no = fmt.Sprintf("more than %d tests at once", maxJoins)
 	}
 	if no != "" {
+		s.n.Add(-1)
 		_ = ss.send(&message{Type: mMet, Met: &Met{ID: j.ID, Error: no}})
 		return
 	}
 	ss.srv.cfg.Log("%v asks for %s %s, %d bytes, with %v", ss.addr, j.Spec.Test, j.Spec.Op, j.Spec.Size, j.Target)
 	begin := s.begin
 	s.wg.Go(func() {
-		met := ss.run1(j, begin)
+		met := ss.meet(j, begin)
+		s.n.Add(-1)
 		_ = ss.send(&message{Type: mMet, Met: met})
 	})
 }
 
-// run1 runs the test of a Join. It begins when begin is closed.
-func (ss *session) run1(j *Join, begin <-chan struct{}) *Met {
+// meet runs the test of a Join as a client of the other server. It begins when begin is closed.
+func (ss *session) meet(j *Join, begin <-chan struct{}) *Met {
 	met := &Met{ID: j.ID}
 	fail := func(err error) *Met {
 		met.Error = oneLine(err)
