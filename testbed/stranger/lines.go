@@ -15,8 +15,8 @@ import (
 	"strings"
 )
 
-// The pages whose commands are run. Those of other pages are for developers, or take hours.
-var pages = []string{"README.md", "docs/network-engineer.md", "docs/test-lab.md", "testbed/README.md"}
+// The pages whose commands are run. Those of other pages make figures, for hours.
+var pages = []string{"README.md", "docs/network-engineer.md", "docs/test-lab.md", "docs/go-programmer.md", "docs/mp.md", "docs/conformance.md", "docs/wireshark/README.md", "testbed/README.md", "CONTRIBUTING.md"}
 
 // addrs are the addresses of the servers' namespace.
 var addrs = []string{"198.18.252.1", "198.18.252.2", "198.18.252.3", "198.18.252.4"}
@@ -29,7 +29,7 @@ type line struct {
 }
 
 // begins matches what begins a command of a page: a program of ours, or one that starts them.
-var begins = regexp.MustCompile(`^(uetperf|uetdump|uetswitch|testbed|go (run|install|test|build|vet)|mpiexec|mpirun|srun|python3|\$EDITOR)( |$)`)
+var begins = regexp.MustCompile(`^(uetperf|uetdump|tshark|uetswitch|testbed|go (run|install|test|build|vet)|mpiexec|mpirun|srun|python3|\$EDITOR)( |$)`)
 
 // extract returns the commands of a page: the lines of indented and of fenced blocks that begin as
 // commands do, with or without a prompt, and the first cells of tables.
@@ -60,11 +60,11 @@ func extract(page, text string) (out []line) {
 
 // skips says which commands are not run, and why.
 var skips = []struct{ like, why string }{
-	{`^srun `, "it needs Slurm"},
-	{`^(mpiexec|mpirun) `, "it needs an MPI; the test of the launchers runs it"},
+	{`^srun( |$)`, "it needs Slurm"},
+	{`^(mpiexec|mpirun)( |$)`, "it needs an MPI; the test of the launchers runs it"},
 	{`^\$EDITOR `, "it is for people"},
 	{`IMAGE`, "it needs an image of somebody else"},
-	{`^go test`, "it is the test command, which CI runs"},
+	{`^go test`, "it is a test, and CI runs all of them"},
 	{`^go (run|install) .*@latest`, "it needs what is published; the test of the release does it"},
 	{`^go run ./testbed/interop( -seed|  |$)`, "the test against the other implementation runs it"},
 	{`^python3 .*/tmp/packets`, "it shows what that test wrote"},

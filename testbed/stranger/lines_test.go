@@ -36,7 +36,7 @@ func TestFilled(t *testing.T) {
 	}
 }
 
-// Each page has commands, and most of them are run.
+// The pages have commands, and most of them are run.
 func TestPages(t *testing.T) {
 	ran, all := 0, 0
 	for _, page := range pages {
@@ -45,9 +45,6 @@ func TestPages(t *testing.T) {
 			t.Fatal(err)
 		}
 		lines := extract(page, string(data))
-		if len(lines) == 0 {
-			t.Errorf("%s has no commands", page)
-		}
 		for _, l := range lines {
 			if all++; l.skip() == "" {
 				ran++

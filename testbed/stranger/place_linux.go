@@ -249,6 +249,8 @@ func (s *place) play(ctx context.Context, l line) bool {
 			fmt.Printf("  %v\n", err)
 		}
 		return err == nil
+	case strings.HasPrefix(text, "tshark "):
+		return s.try(ctx, where, "", s.top, strings.ReplaceAll(text, "file.pcap", filepath.Join(s.dir, "x.pcapng")), l.may(), s.limit)
 	case strings.HasPrefix(text, "testbed "):
 		return s.try(ctx, where, "", s.dir, text, l.may(), 10*s.limit)
 	}
@@ -331,7 +333,7 @@ func (s *place) try(ctx context.Context, where, ns, dir, text string, may []int,
 	}
 	code := c.ProcessState.ExitCode()
 	// go run ends with 1 whatever the exit code of the program. It and filters may end by the signal itself, which is -1.
-	ok := slices.Contains(may, code) || interrupted && (code == 130 || strings.HasPrefix(text, "go run") && (code == 1 || code == -1) || strings.HasPrefix(text, "uetdump") && code == -1)
+	ok := slices.Contains(may, code) || interrupted && (code == 130 || strings.HasPrefix(text, "go run") && (code == 1 || code == -1) || (strings.HasPrefix(text, "uetdump") || strings.HasPrefix(text, "tshark")) && (code == -1 || code == 0))
 	said := fmt.Sprintf("%.1f s", time.Since(begin).Seconds())
 	if interrupted {
 		said += ", interrupted"

@@ -1,0 +1,43 @@
+package main
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"testing"
+)
+
+// A program that sends messages does not grow: whoever imports uet gets no command lines, plots or tables
+// with it. What it has beside uet and zap are QUIC and TLS, for connections, which make 3 MB of 10: packages
+// that connect nothing keep what these prepare when a program begins.
+func TestHelloIsSmall(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it builds a program")
+	}
+	if runtime.GOARCH != "amd64" || runtime.GOOS != "linux" {
+		t.Skip("the bounds are for linux/amd64")
+	}
+	for _, c := range []struct {
+		flags string
+		most  int64 // bytes
+	}{{"", 10_400_000}, {"-s -w", 7_200_000}} {
+		bin := filepath.Join(t.TempDir(), "hello")
+		build := exec.Command("go", "build", "-trimpath", "-ldflags", c.flags, "-o", bin, "./testdata/hello")
+		build.Env = append(os.Environ(), "CGO_ENABLED=0")
+		if out, err := build.CombinedOutput(); err != nil {
+			t.Fatalf("%v: %s", err, out)
+		}
+		st, err := os.Stat(bin)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Logf("-ldflags %q: %d bytes", c.flags, st.Size())
+		if st.Size() > c.most {
+			t.Errorf("-ldflags %q: %d bytes are more than %d", c.flags, st.Size(), c.most)
+		}
+		if out, err := exec.Command(bin).CombinedOutput(); err != nil || string(out) != "b: ping, tag 1: hello\na: pong, tag 2: hello yourself\n" {
+			t.Errorf("%v: %s", err, out)
+		}
+	}
+}
