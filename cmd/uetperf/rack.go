@@ -142,13 +142,13 @@ func (o *outcome) rack(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		if a.Addr().IsLoopback() && !loopback(hosts) {
-			return &usage{fmt.Errorf("%s is this host to itself, and each of the others to itself: name addresses that all hosts reach", name)}
-		}
 		if i := slices.IndexFunc(hosts, func(h mesh.Host) bool { return h.Addr == a }); i >= 0 {
 			return &usage{fmt.Errorf("%s and %s are the same server, %v", hosts[i].Name, name, a)}
 		}
 		hosts = append(hosts, mesh.Host{Name: name, Addr: a})
+	}
+	if name := itself(hosts); name != "" {
+		return &usage{fmt.Errorf("%s is this host to itself, and each of the others to itself: name addresses that all hosts reach", name)}
 	}
 	p := newPrinter(o.people, cfg)
 	run, err := mesh.Run(ctx, &mesh.Config{
@@ -169,9 +169,15 @@ func (o *outcome) rack(ctx context.Context) error {
 	return err
 }
 
-// loopback reports whether all hosts are at loopback addresses, as several servers on one host.
-func loopback(hosts []mesh.Host) bool {
-	return !slices.ContainsFunc(hosts, func(h mesh.Host) bool { return !h.Addr.Addr().IsLoopback() })
+// itself returns a host with a loopback address beside hosts that have others; "" if there is none. All
+// may have one, as several servers on one host.
+func itself(hosts []mesh.Host) string {
+	here := func(h mesh.Host) bool { return h.Addr.Addr().IsLoopback() }
+	i := slices.IndexFunc(hosts, here)
+	if i < 0 || !slices.ContainsFunc(hosts, func(h mesh.Host) bool { return !here(h) }) {
+		return ""
+	}
+	return hosts[i].Name
 }
 
 // rackHeader prints who takes part.
