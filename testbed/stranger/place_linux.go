@@ -180,7 +180,7 @@ func (s *place) firewall(ctx context.Context) error {
 		may  []int
 	}{
 		{"uetperf doctor HOST --data-ports " + ports, []int{0, 1}},
-		{"uetperf ping HOST -n 3 -i 10ms --data-ports " + ports, []int{0}},
+		{"uetperf ping HOST -n 3 -i 10ms --pcap fw-ping.pcapng --data-ports " + ports, []int{0}},
 		{"uetperf lat HOST tsend -s 8:4K:*8 -n 1000 --data-ports " + ports + " -J fw-lat.json", []int{0}},
 		{"uetperf bw HOST -t 1s -c --data-ports " + ports + " -J fw-bw.json --pcap fw.pcapng", []int{0}},
 		{"uetperf bw HOST -t 1s --paths 4 --data-ports " + ports + " -J fw-bw2.json", []int{0}},
@@ -250,7 +250,7 @@ func (s *place) play(ctx context.Context, l line) bool {
 		}
 		return err == nil
 	case strings.HasPrefix(text, "tshark "):
-		return s.try(ctx, where, "", s.top, strings.ReplaceAll(text, "file.pcap", filepath.Join(s.dir, "x.pcapng")), l.may(), s.limit)
+		return s.try(ctx, where, "", s.top, strings.ReplaceAll(text, "file.pcap", filepath.Join(s.dir, "fw-ping.pcapng")), l.may(), 10*s.limit)
 	case strings.HasPrefix(text, "testbed "):
 		return s.try(ctx, where, "", s.dir, text, l.may(), 10*s.limit)
 	}
@@ -333,7 +333,7 @@ func (s *place) try(ctx context.Context, where, ns, dir, text string, may []int,
 	}
 	code := c.ProcessState.ExitCode()
 	// go run ends with 1 whatever the exit code of the program. It and filters may end by the signal itself, which is -1.
-	ok := slices.Contains(may, code) || interrupted && (code == 130 || strings.HasPrefix(text, "go run") && (code == 1 || code == -1) || (strings.HasPrefix(text, "uetdump") || strings.HasPrefix(text, "tshark")) && (code == -1 || code == 0))
+	ok := slices.Contains(may, code) || interrupted && (code == 130 || strings.HasPrefix(text, "go run") && (code == 1 || code == -1) || strings.HasPrefix(text, "uetdump") && code == -1)
 	said := fmt.Sprintf("%.1f s", time.Since(begin).Seconds())
 	if interrupted {
 		said += ", interrupted"
