@@ -17,7 +17,7 @@ import (
 func TestMeshOfContainers(t *testing.T) {
 	onLabs(t, func(t *testing.T, sub, bin string) {
 		if sub != "docker" {
-			t.Skip("namespaces are one host to Docker")
+			t.Skip("it makes containers itself")
 		}
 		const hosts = 8
 		name := testPrefix + "-mesh"

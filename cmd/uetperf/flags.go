@@ -316,7 +316,7 @@ func (p *params) table() []flagRow {
 		{on: "serve", name: "data-ports", unit: "A-B", help: "UDP ports that tests take here, for a narrow firewall: A-B, or one", said: "any free ones", to: read(&c.DataPorts, portrange.Parse)},
 		{on: "serve", name: "max-clients", unit: "N", help: "serve at most N clients at once", def: "64", to: &c.MaxClients, check: p.checkClients},
 		{on: "serve", name: "once", help: "end when the first client is gone", to: &c.Once},
-		{on: "serve", name: "mesh", help: "take part in tests between servers (mesh, alltoall, incast --from), which any client may ask for; members of --sec psk may without", to: &c.Mesh},
+		{on: "serve", name: "mesh", help: "take part in tests between servers (mesh, alltoall, incast --from), which any client may ask for; under --sec psk they need no --mesh", to: &c.Mesh},
 		{on: "serve", name: "metrics", unit: "IP:PORT", help: "IP:PORT where Prometheus finds /metrics (HTTP); port 0 takes a free one", to: place{&c.Metrics}},
 		{on: remote, name: "cc", unit: "CONTROL", help: "congestion CONTROL: nscc", def: "nscc", to: oneOf(&s.CC, "nscc").but("rccc", "none")},
 		{on: anyTest, name: "paths", unit: "N", help: "N UDP source ports (entropy values) per endpoint", def: "1", said: drawn, to: &s.Paths, check: p.checkPaths},

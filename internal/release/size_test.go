@@ -9,8 +9,8 @@ import (
 )
 
 // A program that sends messages does not grow: whoever imports uet gets no command lines, plots or tables
-// with it. What it has beside uet and zap are QUIC and TLS, for connections, which make 3 MB of 10: packages
-// that connect nothing keep what these prepare when a program begins.
+// with it. About a third of it is QUIC and TLS: a program that never connects has them, too, because the
+// linker keeps what a package prepares when a program begins.
 func TestHelloIsSmall(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it builds a program")
@@ -36,7 +36,7 @@ func TestHelloIsSmall(t *testing.T) {
 		if st.Size() > c.most {
 			t.Errorf("-ldflags %q: %d bytes are more than %d", c.flags, st.Size(), c.most)
 		}
-		if out, err := exec.Command(bin).CombinedOutput(); err != nil || string(out) != "b: ping, tag 1: hello\na: pong, tag 2: hello yourself\n" {
+		if out, err := exec.Command(bin).CombinedOutput(); err != nil || string(out) != "hello <nil>\n" {
 			t.Errorf("%v: %s", err, out)
 		}
 	}

@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -273,12 +272,16 @@ func (s *place) play(ctx context.Context, l line) bool {
 	return s.try(ctx, where, nsClient, s.dir, text, l.may(), s.limit)
 }
 
-// serving starts the servers that a command needs, if none run.
+// serving starts the servers, unless as many run as a command needs.
 func (s *place) serving(text string) error {
-	if s.serve != nil && !strings.Contains(text, addrs[1]) || !strings.Contains(text, addrs[0]) {
-		return nil
+	least := 0
+	switch {
+	case strings.Contains(text, addrs[1]):
+		least = len(addrs)
+	case strings.Contains(text, addrs[0]):
+		least = 1
 	}
-	if strings.Contains(text, addrs[1]) && len(s.serve) == len(addrs) {
+	if len(s.serve) >= least {
 		return nil
 	}
 	s.stop()
@@ -302,7 +305,7 @@ func word(ok bool) string {
 func (s *place) try(ctx context.Context, where, ns, dir, text string, may []int, limit time.Duration) bool {
 	c := s.command(ns, dir, text)
 	var out bytes.Buffer
-	c.Stdout, c.Stderr = io.MultiWriter(&out), &out
+	c.Stdout, c.Stderr = &out, &out
 	begin := time.Now()
 	if err := c.Start(); err != nil {
 		fmt.Printf("%-11s %s: %s\n  %v\n", word(false), where, text, err)

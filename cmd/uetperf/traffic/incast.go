@@ -267,8 +267,8 @@ func (t *sink) Finish() {
 	t.ledgers = nil // Finish may be called again
 }
 
-// jain returns the fairness index of shares: 1 if all are equal, 1/n if one has everything.
-func jain(x []float64) float64 {
+// Jain returns the fairness index of shares: 1 if all are equal, 1/n if one has everything, NaN if all are 0.
+func Jain(x []float64) float64 {
 	var sum, squares float64
 	for _, v := range x {
 		sum += v
@@ -313,7 +313,7 @@ func (p *Spread) fairness() (j float64, ok bool) {
 	for i := range x {
 		x[i] = p.sent[n-1][i] - p.sent[(n-1)/2][i]
 	}
-	j = jain(x)
+	j = Jain(x)
 	return j, !math.IsNaN(j)
 }
 

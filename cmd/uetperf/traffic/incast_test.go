@@ -13,11 +13,11 @@ func TestJain(t *testing.T) {
 		x    []float64
 		want float64
 	}{{[]float64{5, 5, 5}, 1}, {[]float64{9, 0, 0}, 1. / 3}, {[]float64{1, 3}, 0.8}} {
-		if got := jain(c.x); math.Abs(got-c.want) > 1e-9 {
+		if got := Jain(c.x); math.Abs(got-c.want) > 1e-9 {
 			t.Errorf("%v: %v, want %v", c.x, got, c.want)
 		}
 	}
-	if got := jain([]float64{0, 0}); !math.IsNaN(got) {
+	if got := Jain([]float64{0, 0}); !math.IsNaN(got) {
 		t.Errorf("nobody got anything: %v", got)
 	}
 }

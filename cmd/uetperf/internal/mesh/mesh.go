@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"net/netip"
 	"slices"
 	"strings"
@@ -165,9 +166,9 @@ func (r *run) close() {
 
 // rounds says which pairs are measured at once: the first of a pair sends.
 func (r *run) rounds(hosts []int) [][][2]int {
+	var all [][2]int // at once
 	switch r.cfg.Test {
 	case Alltoall:
-		var all [][2]int
 		for _, a := range hosts {
 			for _, b := range hosts {
 				if a != b {
@@ -175,19 +176,12 @@ func (r *run) rounds(hosts []int) [][][2]int {
 				}
 			}
 		}
-		if all == nil {
-			return nil
-		}
 		return [][][2]int{all}
 	case traffic.Incast:
-		var all [][2]int
 		for _, a := range hosts {
 			if a != 0 && hosts[0] == 0 {
 				all = append(all, [2]int{a, 0})
 			}
-		}
-		if all == nil {
-			return nil
 		}
 		return [][][2]int{all}
 	}
@@ -359,7 +353,9 @@ func (r *run) judge() {
 			lats = append(lats, float64(p.Latency.P50))
 		}
 	}
-	m.Jain = jain(bws)
+	if j := traffic.Jain(bws); len(bws) > 1 && !math.IsNaN(j) {
+		m.Jain = &j
+	}
 	bw, lat := median(bws), median(lats)
 	m.MedianBPS, m.MedianNS = bw, lat
 	for i := range m.Pairs {
@@ -413,20 +409,6 @@ func (r *run) verdict() error {
 		}
 	}
 	return fmt.Errorf("no pair of hosts was measured: %s", cmp.Or(why, "there are not two"))
-}
-
-// jain is Jain's index of fairness; nil of less than two values.
-func jain(v []float64) *float64 {
-	var sum, squares float64
-	for _, x := range v {
-		sum += x
-		squares += x * x
-	}
-	if len(v) < 2 || squares == 0 {
-		return nil
-	}
-	j := sum * sum / (float64(len(v)) * squares)
-	return &j
 }
 
 func median(v []float64) float64 {

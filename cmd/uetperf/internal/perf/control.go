@@ -44,6 +44,8 @@ const ProtocolVersion = 1
 //	                   ← beat                 after beatLate without one
 //	bye →
 //
+// Tests between servers have messages of their own: see mesh.go.
+//
 // A client that cannot reach a secured service asks the unsecured one which services exist,
 // to give a better error: ask → ← offer services. Nothing depends on the answer.
 const (
