@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/uetkit/uetkit/fi"
-	"github.com/uetkit/uetkit/internal/cm"
+	"github.com/uetkit/uetkit/internal/cm/contract"
 	"github.com/uetkit/uetkit/internal/portrange"
 	"github.com/uetkit/uetkit/transport/wire"
 )
@@ -30,9 +30,9 @@ type CMConfig struct {
 }
 
 // cm returns the configuration of a node at addr.
-func (c *Config) cm(addr netip.AddrPort) cm.Config {
+func (c *Config) cm(addr netip.AddrPort) contract.Config {
 	m := &c.CM
-	cfg := cm.Config{
+	cfg := contract.Config{
 		Addr: addr, Ports: portrange.Range(c.Socket.Ports), Handshake: m.Handshake, Idle: m.Idle, KeepAlive: m.KeepAlive,
 		MaxHandshakes: m.MaxHandshakes, MaxSessions: m.MaxSessions, Rate: m.Rate, Burst: m.Burst,
 	}
@@ -42,7 +42,7 @@ func (c *Config) cm(addr netip.AddrPort) cm.Config {
 // A cmNode is a node of connection management that several objects share. The last of them
 // to leave closes it.
 type cmNode struct {
-	*cm.Node
+	contract.Node
 	sec *Security
 
 	mu   sync.Mutex
@@ -60,7 +60,7 @@ func openNode(addr netip.AddrPort, c *Config, backlog int) (*cmNode, error) {
 	if err != nil {
 		return nil, err
 	}
-	node, err := cm.Open(cfg)
+	node, err := contract.Open(cfg)
 	if err != nil {
 		n.sec.leaveNode(n)
 		return nil, withErrno(err, openErrno(err))

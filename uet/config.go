@@ -5,8 +5,6 @@ import (
 	"fmt"
 	"log/slog"
 
-	"go.uber.org/zap"
-
 	"github.com/uetkit/uetkit/internal/portrange"
 	"github.com/uetkit/uetkit/transport/wire"
 )
@@ -44,10 +42,8 @@ type Config struct {
 	// Logger gets the few events that somebody should act on, never a line per packet. It
 	// is called from a goroutine of its own without locks, so it may block and may call the
 	// endpoint. It must not call Close, which waits until all lines are written. nil
-	// disables logging.
-	Logger *zap.Logger
-	// Slog is Logger for programs that have log/slog; one of the two is to be set.
-	Slog *slog.Logger
+	// disables logging. Package uet/zaplog makes one of a zap logger.
+	Logger *slog.Logger
 	// Tap, if not nil, is called with every datagram that the endpoint sends or receives,
 	// damaged ones too, in the order of the socket calls. It must not keep its argument.
 	// The endpoint is locked meanwhile: Tap must neither block nor call the endpoint
@@ -101,9 +97,6 @@ func (c *Config) check() error {
 		return fmt.Errorf("uet: Socket.Ports: %w", r.Check())
 	} else if c.Paths > 1 && !r.IsZero() && r.Len() < c.Paths {
 		return fmt.Errorf("uet: Socket.Ports %v are fewer than Paths %d", r, c.Paths)
-	}
-	if c.Logger != nil && c.Slog != nil {
-		return errors.New("uet: Logger and Slog are two loggers; set one")
 	}
 	if c.Tuning.Trimming && c.NoCRC && c.Security == nil {
 		return errors.New("uet: Tuning.Trimming needs the CRC, which tells a whole packet from one that was cut: not with NoCRC")

@@ -3,16 +3,15 @@ package uet
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"net/netip"
 	"sync"
 	"sync/atomic"
 	"time"
 
-	"go.uber.org/zap"
-
 	"github.com/uetkit/uetkit/eq"
 	"github.com/uetkit/uetkit/fi"
-	"github.com/uetkit/uetkit/internal/cm"
+	"github.com/uetkit/uetkit/internal/cm/contract"
 	"github.com/uetkit/uetkit/transport"
 	"github.com/uetkit/uetkit/transport/wire"
 )
@@ -42,7 +41,7 @@ type connection struct {
 
 	mu      sync.Mutex
 	node    *cmNode // in use
-	session *cm.Session
+	session contract.Session
 	peer    wire.Addr
 	stop    context.CancelFunc // ends Connect
 	work    sync.WaitGroup     // goroutines of Connect, Accept and lost; begins with mu, before connShut
@@ -267,10 +266,10 @@ func (l *connection) mayRecv() error {
 }
 
 // params returns what the peer must know about this endpoint.
-func (l *connection) params() cm.Params {
+func (l *connection) params() contract.Params {
 	ep, a := l.ep, l.ep.name.AddrPort()
 	c := ep.fep.Config()
-	return cm.Params{
+	return contract.Params{
 		Addr: netip.AddrPortFrom(a.Addr().WithZone(""), a.Port()), Ports: ep.conn.Ports(), JobID: c.JobID, PIDonFEP: c.PIDonFEP, RI: c.RI, Initiator: c.Initiator,
 		PayloadMTU: c.PayloadMTU, Modes: modes, NoCRC: c.NoCRC, Encapsulation: c.Encapsulation,
 	}
@@ -281,7 +280,7 @@ const modes = 1<<wire.RUD | 1<<wire.ROD
 
 // learn makes the peer the only known address of the FEP. The peer is known by its main
 // port, which sends the packets that open a PDC.
-func (l *connection) learn(p cm.Params) error {
+func (l *connection) learn(p contract.Params) error {
 	var err error
 	l.ep.drv.Do(func(time.Duration) {
 		f := l.ep.fep
@@ -299,7 +298,7 @@ func (l *connection) learn(p cm.Params) error {
 }
 
 // answered handles the result of Connect or Accept.
-func (l *connection) answered(s *cm.Session, err error) {
+func (l *connection) answered(s contract.Session, err error) {
 	l.mu.Lock()
 	switch {
 	case l.state.Load() != connPending: // Close was faster
@@ -312,7 +311,7 @@ func (l *connection) answered(s *cm.Session, err error) {
 		l.state.Store(connFailed)
 		e := eq.Error{Fid: l.ep, Context: l.ep.context}
 		e.Err, e.ErrData = connErrno(err)
-		l.ep.log.Info("not connected", zap.Stringer("local", l.ep.name.AddrPort()), zap.Error(err))
+		l.ep.log.Info("not connected", slog.String("local", l.ep.name.AddrPort().String()), slog.Any("error", err))
 		l.eq.PutErr(e)
 		l.mu.Unlock()
 		if s != nil {
@@ -334,7 +333,7 @@ func (l *connection) answered(s *cm.Session, err error) {
 }
 
 // peerName returns the address of the endpoint that these parameters describe.
-func peerName(p cm.Params) wire.Addr {
+func peerName(p contract.Params) wire.Addr {
 	a := wire.SockAddr(p.Addr)
 	return identity(wire.Addr{PIDonFEP: p.PIDonFEP, RI: p.RI, Initiator: p.Initiator}, a.AddrPort())
 }
@@ -342,7 +341,7 @@ func peerName(p cm.Params) wire.Addr {
 // connErrno returns the errno of a connection that failed, and its error data: the data of
 // a rejection, otherwise a text.
 func connErrno(err error) (fi.Errno, []byte) {
-	var rej *cm.RejectedError
+	var rej *contract.RejectedError
 	if errors.As(err, &rej) {
 		return fi.ECONNREFUSED, rej.Private // R-CM-07
 	}
@@ -381,17 +380,17 @@ func (s *session) SwitchKey(gen uint32) {
 		l.keyless(err)
 		return
 	}
-	l.ep.log.Debug("new key", zap.Stringer("local", l.ep.name.AddrPort()), zap.Uint32("generation", gen))
+	l.ep.log.Debug("new key", slog.String("local", l.ep.name.AddrPort().String()), slog.Uint64("generation", uint64(gen)))
 }
 
 // keyless ends a connection that cannot go on without a key.
 func (l *connection) keyless(err error) {
-	l.ep.log.Error("no key for a connection", zap.Stringer("local", l.ep.name.AddrPort()), zap.Error(err))
+	l.ep.log.Error("no key for a connection", slog.String("local", l.ep.name.AddrPort().String()), slog.Any("error", err))
 	l.lost(fi.EKEYREJECTED)
 }
 
 // Closed reports the end of the session. No other call follows.
-func (s *session) Closed(why cm.Reason, _ []byte) {
+func (s *session) Closed(why contract.Reason, _ []byte) {
 	(*connection)(s).lost(why.Errno())
 }
 

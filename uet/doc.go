@@ -27,8 +27,10 @@
 // # Connections
 //
 // An endpoint of type FI_EP_MSG (hints.Ep.Type) talks to one peer. Connect and Accept set
-// the connection up by connection management (internal/cm, over QUIC), which has a UDP port
-// of its own:
+// the connection up by connection management, which runs over QUIC on a UDP port of its own.
+// It brings QUIC and TLS into a program, so a program that connects imports it:
+//
+//	import _ "github.com/uetkit/uetkit/uet/msg"
 //
 //	passive, _ := fabric.OpenPassive(info, nil)     one side
 //	… passive.BindEQ, passive.Listen

@@ -4,14 +4,13 @@ import (
 	crand "crypto/rand"
 	"errors"
 	"fmt"
+	"log/slog"
 	"math/rand/v2"
 	"net/netip"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"syscall"
-
-	"go.uber.org/zap"
 
 	"github.com/uetkit/uetkit/av"
 	"github.com/uetkit/uetkit/cq"
@@ -40,7 +39,7 @@ type Endpoint struct {
 	posts   // the posting calls, with the endpoint's own default flags
 	domain  *Domain
 	info    Info
-	log     *zap.Logger
+	log     *slog.Logger
 	lines   *lines // of log
 	context any
 
@@ -126,7 +125,7 @@ func (d *Domain) OpenEndpoint(info *Info, ctx any) (*Endpoint, error) {
 		return nil, err
 	}
 	ep := &Endpoint{domain: d, info: *info, context: ctx}
-	ep.log, ep.lines = newScribe(info.Config.logger())
+	ep.log, ep.lines = newScribe(info.Config.Logger)
 	if info.Ep.Type == fi.EpMsg {
 		var err error
 		if ep.connection, err = newConnection(ep, info.Handle); err != nil {
@@ -468,22 +467,22 @@ func (ep *Endpoint) fix(caps fi.Caps) {
 // first answers to "why is it slow".
 func (ep *Endpoint) logPath() {
 	in := ep.conn.Info()
-	fields := []zap.Field{
-		zap.Stringer("local", ep.name.AddrPort()), zap.String("interface", in.Interface), zap.Int("payload_mtu", ep.info.Config.PayloadMTU),
-		zap.Bool("gso", in.GSO.On), zap.Bool("gro", in.GRO.On), zap.Int("rcvbuf", in.RecvBuf.Got), zap.Int("sndbuf", in.SendBuf.Got),
+	fields := []any{
+		slog.String("local", ep.name.AddrPort().String()), slog.String("interface", in.Interface), slog.Int("payload_mtu", ep.info.Config.PayloadMTU),
+		slog.Bool("gso", in.GSO.On), slog.Bool("gro", in.GRO.On), slog.Int("rcvbuf", in.RecvBuf.Got), slog.Int("sndbuf", in.SendBuf.Got),
 	}
 	for _, f := range []struct {
 		name string
 		udp.Feature
 	}{{"gso_off", in.GSO}, {"gro_off", in.GRO}, {"ecn_off", in.ECN}} {
 		if !f.On {
-			fields = append(fields, zap.String(f.name, f.Why))
+			fields = append(fields, slog.String(f.name, f.Why))
 		}
 	}
 	ep.log.Info("endpoint enabled", fields...)
 	if in.RecvBuf.Short {
 		ep.log.Warn("receive buffer is smaller than asked for; raise net.core.rmem_max",
-			zap.Int("asked", in.RecvBuf.Asked), zap.Int("got", in.RecvBuf.Got))
+			slog.Int("asked", in.RecvBuf.Asked), slog.Int("got", in.RecvBuf.Got))
 	}
 }
 

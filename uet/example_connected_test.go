@@ -13,6 +13,7 @@ import (
 	"github.com/uetkit/uetkit/fi"
 	"github.com/uetkit/uetkit/transport/wire"
 	"github.com/uetkit/uetkit/uet"
+	_ "github.com/uetkit/uetkit/uet/msg" // connections
 )
 
 // A program holds what each side of a connection sets up once. Both sides are in one

@@ -14,7 +14,7 @@ import (
 
 	"github.com/uetkit/uetkit/av"
 	"github.com/uetkit/uetkit/fi"
-	"github.com/uetkit/uetkit/internal/cm"
+	"github.com/uetkit/uetkit/internal/cm/contract"
 	"github.com/uetkit/uetkit/transport/wire"
 )
 
@@ -235,10 +235,10 @@ func match(h *Info, why *reasons) *Info {
 	in.matchTx(&h.Tx, kind, why)
 	in.matchRx(&h.Rx, kind, why)
 	in.matchEp(&h.Ep, why)
-	if sec := h.Config.Security; sec != nil && sec.kind == cm.SecOff {
-		why.refuse("Config.Security", "a zero Security", "", "it has neither a key nor a certificate", "make one by LoadClusterKey or LoadTLSSecurity, or leave the field nil for packets in clear")
+	if sec := h.Config.Security; sec != nil && sec.kind == contract.SecOff {
+		why.refuse("Config.Security", "a zero Security", "", "it has neither a key nor a certificate", "make one by uet.LoadClusterKey or msg.LoadTLS, or leave the field nil for packets in clear")
 	}
-	if sec := h.Config.Security; sec != nil && sec.kind == cm.SecTLS && in.Ep.Type != fi.EpMsg {
+	if sec := h.Config.Security; sec != nil && sec.kind == contract.SecTLS && in.Ep.Type != fi.EpMsg {
 		why.refuse("Config.Security", "certificates", "a cluster key", "certificates secure connections", "ask for FI_EP_MSG endpoints, or take a cluster key (LoadClusterKey)")
 	}
 	in.matchDomain(&h.Domain, why)
@@ -322,6 +322,9 @@ func (in *Info) matchEp(h *EpAttr, why *reasons) {
 	case fi.EpUnspec, fi.EpRDM, fi.EpMsg, fi.EpDgram:
 	default:
 		why.refuse("Ep.Type", h.Type, "FI_EP_RDM, FI_EP_MSG, FI_EP_DGRAM", "there is no such endpoint type here", "use FI_EP_RDM, FI_EP_MSG for connections, or FI_EP_DGRAM for datagrams that may be lost")
+	}
+	if h.Type == fi.EpMsg && contract.Open == nil {
+		why.refuse("Ep.Type", h.Type, "FI_EP_RDM, FI_EP_DGRAM", "the program has no connection management, which is a package of its own", `import _ "github.com/uetkit/uetkit/uet/msg"`)
 	}
 	if h.Protocol != 0 && h.Protocol != protoUET {
 		why.refuse("Ep.Protocol", fmt.Sprintf("%#x", h.Protocol), fmt.Sprintf("%#x", uint32(protoUET)), "the one protocol here is Ultra Ethernet Transport", "leave Ep.Protocol 0")

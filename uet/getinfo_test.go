@@ -7,7 +7,7 @@ import (
 	"testing"
 
 	"github.com/uetkit/uetkit/fi"
-	"github.com/uetkit/uetkit/internal/cm"
+	"github.com/uetkit/uetkit/internal/cm/contract"
 	"github.com/uetkit/uetkit/transport/wire"
 )
 
@@ -129,7 +129,7 @@ var refusedHints = map[string]struct {
 	"long key":              {"Ep.AuthKey", Info{Ep: EpAttr{AuthKey: []byte{1, 2, 3, 4, 5}}}},
 	"key over 24 bits":      {"Domain.AuthKey", Info{Domain: DomainAttr{AuthKey: []byte{1, 0, 0, 0}}}},
 	"payload mtu":           {"Config", Info{Config: Config{PayloadMTU: 1500}}},
-	"certificates":          {"Config.Security", Info{Config: Config{Security: &Security{kind: cm.SecTLS}}}},
+	"certificates":          {"Config.Security", Info{Config: Config{Security: &Security{kind: contract.SecTLS}}}},
 	"another host's source": {"SrcAddr", Info{SrcAddr: wire.SockAddr(netip.MustParseAddrPort("192.0.2.77:1"))}},
 	"loopback to outside":   {"DestAddr", Info{Domain: DomainAttr{Name: "lo"}, DestAddr: wire.SockAddr(netip.MustParseAddrPort("[2001:db8::1]:1"))}},
 }

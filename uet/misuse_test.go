@@ -16,6 +16,7 @@ import (
 	"github.com/uetkit/uetkit/fi"
 	"github.com/uetkit/uetkit/transport/wire"
 	"github.com/uetkit/uetkit/uet"
+	"github.com/uetkit/uetkit/uet/msg"
 )
 
 // second is the error of a call that returns something else as well.
@@ -161,8 +162,8 @@ func TestMisuse(t *testing.T) {
 		{"AV of a shared name", func() error { return second(domain.OpenAV(av.Attr{Name: "shared"}, nil)) }},
 
 		{"LoadClusterKey", func() error { return second(uet.LoadClusterKey("nosuch.key")) }},
-		{"LoadTLSSecurity", func() error { return second(uet.LoadTLSSecurity("nosuch", "me")) }},
-		{"NewTLSSecurity(nil)", func() error { return second(uet.NewTLSSecurity(nil)) }},
+		{"msg.LoadTLS", func() error { return second(msg.LoadTLS("nosuch", "me")) }},
+		{"msg.NewTLS(nil)", func() error { return second(msg.NewTLS(nil)) }},
 		{"NewClusterKey()", func() error { return second(uet.NewClusterKey()) }},
 	}
 	var said strings.Builder

@@ -2,15 +2,14 @@ package uet
 
 import (
 	"fmt"
+	"log/slog"
 	"net/netip"
 	"sync"
 	"time"
 
-	"go.uber.org/zap"
-
 	"github.com/uetkit/uetkit/eq"
 	"github.com/uetkit/uetkit/fi"
-	"github.com/uetkit/uetkit/internal/cm"
+	"github.com/uetkit/uetkit/internal/cm/contract"
 	"github.com/uetkit/uetkit/transport/wire"
 )
 
@@ -28,7 +27,7 @@ type Handle interface{ source() }
 type PassiveEndpoint struct {
 	fabric  *Fabric
 	info    Info
-	log     *zap.Logger
+	log     *slog.Logger
 	lines   *lines // of log
 	context any
 
@@ -73,7 +72,7 @@ func (f *Fabric) OpenPassive(info *Info, ctx any) (*PassiveEndpoint, error) {
 	}
 	p.info.clone()
 	p.info.SrcAddr = byName(info.SrcAddr)
-	p.log, p.lines = newScribe(info.Config.logger())
+	p.log, p.lines = newScribe(info.Config.Logger)
 	return p, nil
 }
 
@@ -207,7 +206,7 @@ func (p *PassiveEndpoint) Listen() error {
 // goroutine of connection management that it may block. A withdrawn request is answered
 // here, so that it does not count towards the backlog until the application reads its
 // event.
-func (p *PassiveEndpoint) requested(r *cm.Request) {
+func (p *PassiveEndpoint) requested(r contract.Request) {
 	q := p.offer(r)
 	if q == nil {
 		_ = r.Reject(nil)
@@ -225,7 +224,7 @@ func (p *PassiveEndpoint) requested(r *cm.Request) {
 
 // offer puts a request into the event queue. It returns nil if the endpoint does not
 // listen, or if there is no room: strangers must not fill a queue that nobody reads.
-func (p *PassiveEndpoint) offer(r *cm.Request) *ConnReq {
+func (p *PassiveEndpoint) offer(r contract.Request) *ConnReq {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.state != stateEnabled {
@@ -235,7 +234,7 @@ func (p *PassiveEndpoint) offer(r *cm.Request) *ConnReq {
 	if !p.eq.Offer(eq.Entry{Event: fi.ConnReq, Fid: p, Info: p.infoOf(q), Bytes: r.Private()}) {
 		if now := time.Now(); now.Sub(p.saidFull) >= troubleQuiet {
 			p.saidFull = now
-			p.log.Warn("connection requests refused: nobody reads the event queue", zap.Stringer("local", p.name.AddrPort()))
+			p.log.Warn("connection requests refused: nobody reads the event queue", slog.String("local", p.name.AddrPort().String()))
 		}
 		p.noRoom++
 		return nil
@@ -322,7 +321,7 @@ func (p *PassiveEndpoint) take() error {
 // has it as Handle.
 type ConnReq struct {
 	pep *PassiveEndpoint
-	req *cm.Request
+	req contract.Request
 
 	// With pep.mu:
 	claimed  bool          // by an endpoint that is open for it
@@ -385,7 +384,7 @@ func (q *ConnReq) markAnswered() {
 }
 
 // accept accepts the request and returns its session.
-func (q *ConnReq) accept(mine cm.Params, data []byte) (*cm.Session, error) {
+func (q *ConnReq) accept(mine contract.Params, data []byte) (contract.Session, error) {
 	s, err := q.req.Accept(mine, data)
 	if err != nil {
 		select {

@@ -1,17 +1,16 @@
 package uet
 
 import (
+	"context"
+	"log/slog"
 	"sync"
-
-	"go.uber.org/zap"
-	"go.uber.org/zap/zapcore"
 )
 
-// A scribe is the zap core of an endpoint's logger. Lines are logged while locks are held;
-// a goroutine of the scribe writes them later without locks, so that a logger may block and
-// may call the endpoint (F37).
+// A scribe is the handler of an endpoint's logger. Lines are logged while locks are held; a
+// goroutine of the scribe writes them later without locks, so that a logger may block and may
+// call the endpoint (F37).
 type scribe struct {
-	zapcore.Core
+	slog.Handler
 	lines *lines
 }
 
@@ -29,33 +28,29 @@ type lines struct {
 }
 
 type line struct {
-	to     zapcore.Core
-	entry  zapcore.Entry
-	fields []zap.Field
+	to     slog.Handler
+	record slog.Record
 }
 
 // newScribe returns a logger that passes its lines on to log, which may be nil.
-func newScribe(log *zap.Logger) (*zap.Logger, *lines) {
+func newScribe(log *slog.Logger) (*slog.Logger, *lines) {
 	l := new(lines)
 	if log == nil {
-		return zap.NewNop(), l
+		return slog.New(slog.DiscardHandler), l
 	}
-	return log.WithOptions(zap.WrapCore(func(c zapcore.Core) zapcore.Core { return &scribe{c, l} })), l
+	return slog.New(&scribe{log.Handler(), l}), l
 }
 
-func (s *scribe) With(fields []zap.Field) zapcore.Core { return &scribe{s.Core.With(fields), s.lines} }
-
-// Check accepts each line of a level that the core logs. The goroutine asks the core later
-// whether it accepts this line.
-func (s *scribe) Check(e zapcore.Entry, c *zapcore.CheckedEntry) *zapcore.CheckedEntry {
-	if !s.Enabled(e.Level) {
-		return c
-	}
-	return c.AddCore(e, s)
+func (s *scribe) WithAttrs(attrs []slog.Attr) slog.Handler {
+	return &scribe{s.Handler.WithAttrs(attrs), s.lines}
 }
 
-// Write queues a line for the goroutine.
-func (s *scribe) Write(e zapcore.Entry, fields []zap.Field) error {
+func (s *scribe) WithGroup(name string) slog.Handler {
+	return &scribe{s.Handler.WithGroup(name), s.lines}
+}
+
+// Handle queues a line for the goroutine.
+func (s *scribe) Handle(_ context.Context, r slog.Record) error {
 	l := s.lines
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -63,11 +58,12 @@ func (s *scribe) Write(e zapcore.Entry, fields []zap.Field) error {
 		l.lost++
 		return nil
 	}
+	r = r.Clone()
 	if l.lost > 0 {
-		fields = append(fields[:len(fields):len(fields)], zap.Int("lines_lost", l.lost))
+		r.AddAttrs(slog.Int("lines_lost", l.lost))
 		l.lost = 0
 	}
-	l.left = append(l.left, line{s.Core, e, fields})
+	l.left = append(l.left, line{s.Handler, r})
 	if l.done == nil {
 		l.done = make(chan struct{})
 		go l.write()
@@ -89,9 +85,7 @@ func (l *lines) write() {
 		}
 		l.mu.Unlock()
 		for _, x := range left {
-			if c := x.to.Check(x.entry, nil); c != nil {
-				c.Write(x.fields...)
-			}
+			_ = x.to.Handle(context.Background(), x.record) // a logger that fails has no other log
 		}
 	}
 }

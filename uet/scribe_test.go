@@ -10,6 +10,7 @@ import (
 
 	"github.com/uetkit/uetkit/fi"
 	"github.com/uetkit/uetkit/transport"
+	"github.com/uetkit/uetkit/uet/zaplog"
 )
 
 func TestF37StuckLogger(t *testing.T) {
@@ -30,7 +31,7 @@ func TestF37StuckLogger(t *testing.T) {
 		}
 		return nil
 	}))
-	r := newRig(t, &Info{Config: Config{Logger: log}})
+	r := newRig(t, &Info{Config: Config{Logger: zaplog.New(log)}})
 	b := r.node()
 	a = r.node()
 	warn := func() {

@@ -6,12 +6,11 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"log/slog"
 	"time"
 
-	"go.uber.org/zap"
-
 	"github.com/uetkit/uetkit/fi"
-	"github.com/uetkit/uetkit/internal/cm"
+	"github.com/uetkit/uetkit/internal/cm/contract"
 	"github.com/uetkit/uetkit/internal/tss"
 )
 
@@ -203,7 +202,7 @@ func (ep *Endpoint) tendKeys(ctx context.Context) {
 		low = s.dom.Ready() && s.dom.Left() < below || worn
 		if low && ep.connection == nil && !s.warned {
 			s.warned = true
-			ep.log.Warn("the cluster key was used for too many packets; give all members a new one", zap.Bool("attacked", worn))
+			ep.log.Warn("the cluster key was used for too many packets; give all members a new one", slog.Bool("attacked", worn))
 		}
 	})
 	if !low || ep.connection == nil {
@@ -212,7 +211,7 @@ func (ep *Endpoint) tendKeys(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, watchEvery)
 	defer cancel()
 	if err := ep.rekey(ctx); err != nil {
-		ep.log.Warn("no new key for a connection", zap.Stringer("local", ep.name.AddrPort()), zap.Error(err))
+		ep.log.Warn("no new key for a connection", slog.String("local", ep.name.AddrPort().String()), slog.Any("error", err))
 	}
 }
 
@@ -228,14 +227,14 @@ func (ep *Endpoint) rekey(ctx context.Context) error {
 	if s == nil || l.state.Load() != connUp {
 		return nil
 	}
-	if err := s.Rekey(ctx); err != nil && !errors.Is(err, cm.ErrClosed) {
+	if err := s.Rekey(ctx); err != nil && !errors.Is(err, contract.ErrClosed) {
 		return fmt.Errorf("uet: rekey: %w", err)
 	}
 	return nil
 }
 
 // firstKey installs the first key of a session and seals with it.
-func (l *connection) firstKey(s *cm.Session) error {
+func (l *connection) firstKey(s contract.Session) error {
 	if l.ep.seal == nil {
 		return nil
 	}
@@ -245,7 +244,7 @@ func (l *connection) firstKey(s *cm.Session) error {
 	return l.switchKey(0)
 }
 
-func (l *connection) installKey(s *cm.Session, gen uint32) error {
+func (l *connection) installKey(s contract.Session, gen uint32) error {
 	raw, err := s.Key(gen)
 	if err != nil {
 		return err

@@ -4,24 +4,20 @@ import (
 	"context"
 	"crypto/hkdf"
 	"crypto/sha256"
-	"crypto/tls"
-	"crypto/x509"
 	"errors"
 	"fmt"
 	"io/fs"
+	"log/slog"
 	"maps"
 	"os"
-	"path/filepath"
 	"runtime"
 	"slices"
 	"strings"
 	"sync"
 	"time"
 
-	"go.uber.org/zap"
-
 	"github.com/uetkit/uetkit/fi"
-	"github.com/uetkit/uetkit/internal/cm"
+	"github.com/uetkit/uetkit/internal/cm/contract"
 	"github.com/uetkit/uetkit/transport/wire"
 )
 
@@ -29,10 +25,10 @@ import (
 // (TSS). It is set in Config.Security; nil stands for no security. Any number of endpoints
 // may share it.
 //
-//	NewTLSSecurity, LoadTLSSecurity  certificates: FI_EP_MSG endpoints; each
-//	                                 connection has keys of its own
-//	NewClusterKey, LoadClusterKey    one secret that all members have: FI_EP_RDM
-//	                                 and FI_EP_MSG endpoints
+//	NewClusterKey, LoadClusterKey  one secret that all members have: FI_EP_RDM and
+//	                               FI_EP_MSG endpoints
+//	msg.NewTLS, msg.LoadTLS        certificates (package uet/msg): FI_EP_MSG endpoints;
+//	                               each connection has keys of its own
 //
 // A secured endpoint accepts only packets that were sealed with a key of the domain.
 // Both ends of a connection need the same kind of Security.
@@ -43,14 +39,13 @@ import (
 //
 // A Security prints its kind, never a secret. All methods may be called from any goroutine.
 type Security struct {
-	kind cm.Security
+	kind contract.Security
 
 	mu      sync.Mutex // guards what follows; a leaf but for the loggers
-	tls     *tls.Config
-	cert    *tls.Certificate // of files
-	keys    []ClusterKey     // at most two, first the one that seals
-	removed map[string]bool  // by Remove
-	revoked map[string]bool  // by the file of that name
+	certs   *contract.Certificates
+	keys    []ClusterKey    // at most two, first the one that seals
+	removed map[string]bool // by Remove
+	revoked map[string]bool // by the file of that name
 	files   []watched
 	users   map[*Endpoint]struct{}
 	nodes   map[*cmNode]struct{} // of passive endpoints and dialers
@@ -85,65 +80,30 @@ type watched struct {
 	size int64
 }
 
-// NewTLSSecurity makes a Security from a TLS configuration that has the endpoint's
-// certificate and, in RootCAs or ClientCAs, the authorities of the others. The name of a
-// member is the common name of its certificate, or else the first DNS name. TLS 1.3 and
-// certificates on both sides are mandatory. fi.EINVAL: no certificate or no authority.
-func NewTLSSecurity(c *tls.Config) (*Security, error) {
-	switch {
-	case c == nil:
-		return nil, fmt.Errorf("uet: security: no TLS configuration: %w", fi.EINVAL)
-	case len(c.Certificates) == 0 && (c.GetCertificate == nil || c.GetClientCertificate == nil):
-		return nil, fmt.Errorf("uet: security: the TLS configuration has no certificate; set Certificates: %w", fi.EINVAL)
-	case c.RootCAs == nil && c.ClientCAs == nil:
-		return nil, fmt.Errorf("uet: security: the TLS configuration names no authority; set RootCAs: %w", fi.EINVAL)
-	}
-	s := newSecurity(cm.SecTLS)
-	s.tls = c.Clone()
-	return s, nil
+func init() {
+	contract.Secure = func(c *contract.Certificates) (any, error) { return certified(c) }
 }
 
-// Names of the files in the directory of LoadTLSSecurity.
-const (
-	caFile      = "ca.pem"
-	revokedFile = "revoked"
-)
-
-// LoadTLSSecurity reads the certificate of member name from a directory, in PEM: ca.pem has
-// the authorities, NAME.pem the certificate, NAME.key its private key. The optional file
-// revoked lists removed members, one name a line. A renewed certificate is used for the
-// next connections; another authority needs another Security.
-func LoadTLSSecurity(dir, name string) (*Security, error) {
-	if name == "" || name != filepath.Base(name) {
-		return nil, fmt.Errorf("uet: security: member name %q is no file name: %w", name, fi.EINVAL)
+// certified makes a Security from certificates, and reads their files if they are of files.
+func certified(c *contract.Certificates) (*Security, error) {
+	s := newSecurity(contract.SecTLS)
+	s.certs = c
+	if c.Load == nil {
+		return s, nil
 	}
-	pem, err := os.ReadFile(filepath.Join(dir, caFile))
-	if err != nil {
-		return nil, fmt.Errorf("uet: security: %w", err)
-	}
-	pool := x509.NewCertPool()
-	if !pool.AppendCertsFromPEM(pem) {
-		return nil, fmt.Errorf("uet: security: %s has no certificate in PEM: %w", filepath.Join(dir, caFile), fi.EINVAL)
-	}
-	s := newSecurity(cm.SecTLS)
-	s.tls = &tls.Config{
-		RootCAs: pool, ClientCAs: pool,
-		GetCertificate:       func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return s.certificate() },
-		GetClientCertificate: func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return s.certificate() },
-	}
-	certPath, keyPath, revPath := filepath.Join(dir, name+".pem"), filepath.Join(dir, name+".key"), filepath.Join(dir, revokedFile)
 	s.load = func() error {
-		files := []watched{look(certPath), look(keyPath), look(revPath)}
-		cert, err := tls.LoadX509KeyPair(certPath, keyPath)
+		files := []watched{look(c.CertFile), look(c.KeyFile), look(c.RevokedFile)}
+		use, err := c.Load()
 		if err != nil {
-			return fmt.Errorf("uet: security: certificate of %s: %w", name, err)
+			return fmt.Errorf("uet: security: %w", err)
 		}
-		revoked, err := readRevoked(revPath)
+		revoked, err := readRevoked(c.RevokedFile)
 		if err != nil {
 			return err
 		}
 		s.mu.Lock()
-		s.cert, s.revoked, s.files, s.warn = &cert, revoked, files, openToOthers(keyPath)
+		use()
+		s.revoked, s.files, s.warn = revoked, files, openToOthers(c.KeyFile)
 		s.mu.Unlock()
 		s.expel()
 		return nil
@@ -161,7 +121,7 @@ func NewClusterKey(keys ...ClusterKey) (*Security, error) {
 	if err := checkKeys(keys); err != nil {
 		return nil, fmt.Errorf("uet: security: %w: %w", err, fi.EINVAL)
 	}
-	s := newSecurity(cm.SecPSK)
+	s := newSecurity(contract.SecPSK)
 	s.keys = inOrder(keys)
 	return s, nil
 }
@@ -180,7 +140,7 @@ func NewClusterKey(keys ...ClusterKey) (*Security, error) {
 // host with only the old key is excluded when the last file no longer names that key.
 // Connections that began with that key end then, too, and must be made anew.
 func LoadClusterKey(path string) (*Security, error) {
-	s := newSecurity(cm.SecPSK)
+	s := newSecurity(contract.SecPSK)
 	s.load = func() error {
 		files := []watched{look(path)}
 		keys, err := ReadClusterKey(path)
@@ -199,7 +159,7 @@ func LoadClusterKey(path string) (*Security, error) {
 	return s, nil
 }
 
-func newSecurity(kind cm.Security) *Security {
+func newSecurity(kind contract.Security) *Security {
 	return &Security{kind: kind, removed: map[string]bool{}, users: map[*Endpoint]struct{}{}, nodes: map[*cmNode]struct{}{}}
 }
 
@@ -210,7 +170,7 @@ func (s *Security) String() string {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.kind == cm.SecTLS {
+	if s.kind == contract.SecTLS {
 		return "security by certificates"
 	}
 	gens := make([]string, len(s.keys))
@@ -239,7 +199,7 @@ func (s *Security) RekeyByTSC(mask uint64, shift uint8) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	switch {
-	case s.kind != cm.SecPSK:
+	case s.kind != contract.SecPSK:
 		return fmt.Errorf("uet: security: rekey by TSC is for a cluster key: %w", fi.EINVAL)
 	case mask > wire.TSCMax || shift > 47 || mask>>shift > 1<<32-1:
 		return fmt.Errorf("uet: security: rekey by TSC: mask %#x, shift %d: %w", mask, shift, fi.EINVAL)
@@ -277,7 +237,7 @@ func (s *Security) Rekey() error {
 // certificates only. With a cluster key it fails with fi.EINVAL, because a member can use
 // any name: give the others a new key instead.
 func (s *Security) Remove(member string) error {
-	if s.kind != cm.SecTLS {
+	if s.kind != contract.SecTLS {
 		return fmt.Errorf("uet: security: members of a cluster key have no name; give the others a new key: %w", fi.EINVAL)
 	}
 	s.mu.Lock()
@@ -310,13 +270,16 @@ func (s *Security) Close() error {
 	}
 	s.closed = true
 	clear(s.keys)
-	s.keys, s.cert, s.tls = nil, nil, nil
+	if s.certs != nil && s.certs.Forget != nil {
+		s.certs.Forget()
+	}
+	s.keys, s.certs = nil, nil
 	return nil
 }
 
 // configure sets the security of a node of connection management. leaveNode undoes it when
 // the node is closed.
-func (s *Security) configure(n *cmNode, c *cm.Config) error {
+func (s *Security) configure(n *cmNode, c *contract.Config) error {
 	if s == nil {
 		return nil
 	}
@@ -327,8 +290,8 @@ func (s *Security) configure(n *cmNode, c *cm.Config) error {
 	}
 	s.nodes[n] = struct{}{}
 	s.begin()
-	c.Security, c.TLS, c.Member = s.kind, s.tls, s.admit
-	if s.kind == cm.SecPSK {
+	c.Security, c.Certificates, c.Member = s.kind, s.certs, s.admit
+	if s.kind == contract.SecPSK {
 		c.PSK = s.psk
 	}
 	return nil
@@ -340,16 +303,6 @@ func (s *Security) leaveNode(n *cmNode) {
 		delete(s.nodes, n)
 		s.end()
 	}
-}
-
-// certificate returns the current certificate.
-func (s *Security) certificate() (*tls.Certificate, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.cert == nil {
-		return nil, fmt.Errorf("uet: security: %w", fi.EBADF)
-	}
-	return s.cert, nil
 }
 
 // psk returns the secrets of connection management, in order. They differ from those that
@@ -368,7 +321,7 @@ func (s *Security) psk() [][]byte {
 }
 
 // admit returns an error for members that were removed.
-func (s *Security) admit(name string, _ *x509.Certificate) error {
+func (s *Security) admit(name string) error {
 	if s.out(name) {
 		return fmt.Errorf("uet: security: member %q was removed: %w", name, fi.EKEYREJECTED)
 	}
@@ -499,7 +452,7 @@ func (s *Security) complain(err error) {
 	}
 	for ep := range s.users {
 		s.failed = err.Error()
-		ep.log.Error("security files not read again; what was read before stays in force", zap.Error(err))
+		ep.log.Error("security files not read again; what was read before stays in force", slog.Any("error", err))
 		return
 	}
 }

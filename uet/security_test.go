@@ -29,10 +29,12 @@ import (
 	"github.com/uetkit/uetkit/cq"
 	"github.com/uetkit/uetkit/eq"
 	"github.com/uetkit/uetkit/fi"
-	"github.com/uetkit/uetkit/internal/cm"
+	"github.com/uetkit/uetkit/internal/cm" // and connections, which it provides
+	"github.com/uetkit/uetkit/internal/cm/contract"
 	"github.com/uetkit/uetkit/internal/tss"
 	"github.com/uetkit/uetkit/transport"
 	"github.com/uetkit/uetkit/transport/wire"
+	"github.com/uetkit/uetkit/uet/zaplog"
 )
 
 // An authority makes certificates for members.
@@ -40,7 +42,7 @@ type authority struct {
 	t    testing.TB
 	cert *x509.Certificate
 	key  *ecdsa.PrivateKey
-	dir  string // the folder for LoadTLSSecurity
+	dir  string // the folder for LoadCertificates
 	n    int64
 }
 
@@ -84,7 +86,7 @@ func (a *authority) member(name string) *Security {
 	raw, err := x509.MarshalPKCS8PrivateKey(key)
 	ok(a.t, err)
 	a.write(name+".key", "PRIVATE KEY", raw)
-	s, err := LoadTLSSecurity(a.dir, name)
+	s, err := loadTLS(a.dir, name)
 	ok(a.t, err)
 	a.t.Cleanup(func() {
 		if err := s.Close(); err != nil {
@@ -92,6 +94,18 @@ func (a *authority) member(name string) *Security {
 		}
 	})
 	return s
+}
+
+// newTLS and loadTLS do what NewTLS and LoadTLS of package uet/msg do, which imports this one.
+func newTLS(c *tls.Config) (*Security, error) { return secureBy(cm.NewCertificates(c)) }
+
+func loadTLS(dir, name string) (*Security, error) { return secureBy(cm.LoadCertificates(dir, name)) }
+
+func secureBy(c *contract.Certificates, err error) (*Security, error) {
+	if err != nil {
+		return nil, err
+	}
+	return certified(c)
 }
 
 // secured returns hints for an endpoint type with a Security.
@@ -156,7 +170,7 @@ func sealedConnection(t *testing.T, alice, bob *Security) {
 	ok(t, a.Connect(l.at, []byte("hello")))
 	e, info := l.request()
 	name := ""
-	if alice.tls != nil {
+	if alice.certs != nil {
 		name = "alice"
 	}
 	if m := info.Handle.(*ConnReq).Member(); m != name || string(e.Bytes) != "hello" {
@@ -323,6 +337,21 @@ func TestT36RemovedMember(t *testing.T) {
 	event(t, c.evts, fi.Shutdown)
 }
 
+// A closed Security has no private key any more.
+func TestClosedSecurityHasNoCertificate(t *testing.T) {
+	t.Parallel()
+	ca := newAuthority(t)
+	ca.member("alice")
+	s, err := loadTLS(ca.dir, "alice")
+	ok(t, err)
+	c := s.certs.TLS.(*tls.Config)
+	_, err = c.GetCertificate(nil)
+	ok(t, err)
+	ok(t, s.Close())
+	_, err = c.GetCertificate(nil)
+	want(t, err, fi.EBADF)
+}
+
 func TestSecurityArguments(t *testing.T) {
 	t.Parallel()
 	ca := newAuthority(t)
@@ -330,23 +359,23 @@ func TestSecurityArguments(t *testing.T) {
 	for name, c := range map[string]*tls.Config{
 		"none": nil, "no certificate": {RootCAs: x509.NewCertPool()}, "no authority": {Certificates: []tls.Certificate{{}}},
 	} {
-		_, err := NewTLSSecurity(c)
+		_, err := newTLS(c)
 		if want(t, err, fi.EINVAL); err == nil || strings.Contains(err.Error(), "\n") {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	_, err := LoadTLSSecurity(ca.dir, "../alice")
+	_, err := loadTLS(ca.dir, "../alice")
 	want(t, err, fi.EINVAL)
-	_, err = LoadTLSSecurity(ca.dir, "nobody")
+	_, err = loadTLS(ca.dir, "nobody")
 	if err == nil || !strings.Contains(err.Error(), "nobody") {
 		t.Error(err)
 	}
-	_, err = LoadTLSSecurity(t.TempDir(), "alice")
+	_, err = loadTLS(t.TempDir(), "alice")
 	if err == nil || !strings.Contains(err.Error(), "ca.pem") {
 		t.Error(err)
 	}
 	ok(t, os.WriteFile(filepath.Join(ca.dir, "ca.pem"), []byte("nothing"), 0o600))
-	_, err = LoadTLSSecurity(ca.dir, "alice")
+	_, err = loadTLS(ca.dir, "alice")
 	want(t, err, fi.EINVAL)
 
 	// Certificates need a connection, and the error says what works without one.
@@ -716,7 +745,7 @@ func TestT36DroppedKey(t *testing.T) {
 	b, err := LoadClusterKey(renewed)
 	ok(t, err)
 	core, logs := observer.New(zap.WarnLevel)
-	r := newMsgRig(t, secured(fi.EpMsg, b), func(in *Info) { in.Config.Logger = zap.New(core) })
+	r := newMsgRig(t, secured(fi.EpMsg, b), func(in *Info) { in.Config.Logger = zaplog.New(zap.New(core)) })
 	l := r.listener()
 	ok(t, os.Chmod(renewed, 0o644))
 	ok(t, b.Reload())

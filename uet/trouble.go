@@ -2,10 +2,9 @@ package uet
 
 import (
 	"errors"
+	"log/slog"
 	"syscall"
 	"time"
-
-	"go.uber.org/zap"
 
 	"github.com/uetkit/uetkit/cq"
 	"github.com/uetkit/uetkit/eq"
@@ -81,8 +80,8 @@ func (o *owner) peerLost(id transport.PeerID, e *cq.Error) {
 	t.next = (t.next + 1) % len(t.peers)
 	remote := o.fep.PeerAddr(id)
 	if now.Sub(t.from) >= troubleQuiet {
-		o.log.Warn("peer lost", zap.Stringer("peer", remote), zap.String("err", e.Err.Error()),
-			zap.String("prov", ProvString(e.Prov)), zap.Int("more_before", t.silent))
+		o.log.Warn("peer lost", slog.String("peer", remote.String()), slog.String("err", e.Err.Error()),
+			slog.String("prov", ProvString(e.Prov)), slog.Int("more_before", t.silent))
 		t.from, t.told, t.silent = now, 0, 0
 	} else {
 		t.silent++
@@ -105,8 +104,8 @@ func (o *owner) peerLost(id transport.PeerID, e *cq.Error) {
 // anybody can cause it: without room in the event queue it only writes to the log.
 func (o *owner) unfit(h transport.Hint) {
 	e := eq.Error{Fid: (*Endpoint)(o), Err: dropErr(h.Reason), Prov: ProvDrop + uint32(h.Reason)}
-	o.log.Warn("packets are dropped", zap.Stringer("local", o.name.AddrPort()), zap.Stringer("peer", h.Peer),
-		zap.String("why", ProvString(e.Prov)), zap.Uint64("packets", h.Count))
+	o.log.Warn("packets are dropped", slog.String("local", o.name.AddrPort().String()), slog.String("peer", h.Peer.String()),
+		slog.String("why", ProvString(e.Prov)), slog.Uint64("packets", h.Count))
 	e.ErrData, _ = wire.SockAddr(h.Peer).AppendBinary(nil)
 	if o.eq != nil {
 		e.Context = o.context
@@ -118,7 +117,7 @@ func (o *owner) unfit(h transport.Hint) {
 // more than it did before (F7). Anybody on the path can cause it: without room in the event
 // queue it only writes to the log. That a path carries full packets again is in the log alone.
 func (o *owner) pathMTU(m transport.PathMTU) {
-	peer, payload, full := zap.Stringer("peer", m.Peer), zap.Int("payload", m.Payload), zap.Int("interface", m.Full)
+	peer, payload, full := slog.String("peer", m.Peer.String()), slog.Int("payload", m.Payload), slog.Int("interface", m.Full)
 	if m.Payload == m.Full {
 		o.log.Info("the path carries full packets again", peer, payload)
 		return
@@ -146,7 +145,7 @@ func (o *owner) Trouble(err error) {
 	t.said = now
 	var sys syscall.Errno
 	errors.As(err, &sys)
-	o.log.Warn("socket refuses packets", zap.Stringer("local", o.name.AddrPort()), zap.Error(err))
+	o.log.Warn("socket refuses packets", slog.String("local", o.name.AddrPort().String()), slog.Any("error", err))
 	o.report(eq.Error{Fid: (*Endpoint)(o), Err: fi.ENETDOWN, Prov: uint32(sys)})
 }
 
@@ -157,7 +156,7 @@ func (o *owner) overrun(q *cq.CQ) {
 	if !o.state.CompareAndSwap(stateEnabled, stateDisabled) {
 		return
 	}
-	o.log.Error("completion queue overrun: endpoint disabled", zap.Stringer("local", o.name.AddrPort()))
+	o.log.Error("completion queue overrun: endpoint disabled", slog.String("local", o.name.AddrPort().String()))
 	o.report(eq.Error{Fid: q, Err: fi.EOVERRUN})
 	o.ending.Go(func() { // not while completions are being written
 		o.drv.Do(func(now time.Duration) { o.fep.End(now) })
@@ -199,10 +198,10 @@ func (o *owner) offload(gso udp.Feature) {
 		t.gsoSilent++
 		return
 	}
-	local, more := zap.Stringer("local", o.name.AddrPort()), zap.Int("more_before", t.gsoSilent)
+	local, more := slog.String("local", o.name.AddrPort().String()), slog.Int("more_before", t.gsoSilent)
 	if t.gsoTold, t.gsoSilent = t.gsoTold+1, 0; gso.On && gso.Why == "" {
 		o.log.Info("GSO is on again", local, more)
 	} else {
-		o.log.Warn("GSO is off", local, zap.Bool("for_all", !gso.On), zap.String("why", gso.Why), more)
+		o.log.Warn("GSO is off", local, slog.Bool("for_all", !gso.On), slog.String("why", gso.Why), more)
 	}
 }

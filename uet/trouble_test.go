@@ -17,6 +17,7 @@ import (
 	"github.com/uetkit/uetkit/internal/udp"
 	"github.com/uetkit/uetkit/transport"
 	"github.com/uetkit/uetkit/transport/wire"
+	"github.com/uetkit/uetkit/uet/zaplog"
 )
 
 // bare is the Endpoint of an owner that only reports.
@@ -29,7 +30,7 @@ func bare(t *testing.T) (*owner, *eq.EQ, *observer.ObservedLogs) {
 	core, logs := observer.New(zap.DebugLevel)
 	fep, err := transport.New(transport.Config{Local: netip.MustParseAddrPort("192.0.2.1:4793")}, rng())
 	ok(t, err)
-	return &owner{eq: b, log: zap.New(core), context: "ep", fep: fep}, q, logs
+	return &owner{eq: b, log: zaplog.New(zap.New(core)), context: "ep", fep: fep}, q, logs
 }
 
 func events(t *testing.T, q *eq.EQ) (errs []fi.Errno) {
@@ -149,7 +150,7 @@ func TestReportNamesThePeer(t *testing.T) {
 func TestEnableSaysOnceWhatThePathIs(t *testing.T) {
 	// The log has events that somebody may act on, and no line per packet.
 	core, logs := observer.New(zap.DebugLevel)
-	r := newRig(t, &Info{Config: Config{Logger: zap.New(core)}})
+	r := newRig(t, &Info{Config: Config{Logger: zaplog.New(zap.New(core))}})
 	a, b, toB, _ := r.pair()
 	flush := func() { a.lines.flush(); b.lines.flush() }
 	flush()
@@ -237,7 +238,7 @@ func TestT3GuessesReachTheQueue(t *testing.T) {
 // these lines is bounded, because anybody may cause them (T34).
 func TestGSOChangesAreSaid(t *testing.T) {
 	core, logs := observer.New(zap.DebugLevel)
-	r := newRig(t, &Info{Config: Config{Logger: zap.New(core)}})
+	r := newRig(t, &Info{Config: Config{Logger: zaplog.New(zap.New(core))}})
 	a := r.node()
 	sock := a.sockets(0)
 	off, on := udp.Feature{On: true, Why: "off for 1 destinations"}, udp.Feature{On: true}

@@ -1,4 +1,5 @@
-// Package uetnet is the short way to use uet: messages by Open, streams by Dial and Listen.
+// Package uetnet is the short way to use uet: messages by calls that wait. Streams are
+// in package uetnet/stream.
 //
 // Open returns a Node, which is an endpoint with its queue and address vector, ready to use:
 //
@@ -7,12 +8,9 @@
 //	err = n.Send(ctx, peer, 1, []byte("hello"))  // tag 1; returns when the peer has it
 //	m, err := n.Recv(ctx, uetnet.Anyone, 1, buf) // m.From can be answered
 //
-// Dial and Listen make a Conn, which is a net.Conn over a connected endpoint (FI_EP_MSG): what
-// runs over TCP runs over it, crypto/tls and net/http among others.
-//
-// The package hides nothing: Node.Endpoint and Conn.Endpoint return the uet.Endpoint below, and
-// options set whatever uet.Config and the hints of uet.GetInfo have. Programs that need other
-// queues, memory regions or no waiting at all use uet itself.
+// The package hides nothing: Node.Endpoint returns the uet.Endpoint below, and options set
+// whatever uet.Config and the hints of uet.GetInfo have. Programs that need other queues, memory
+// regions or no waiting at all use uet itself.
 //
 // All methods may be called from any goroutine. Operations end by whoever waits: no goroutine of
 // this package stands between the network and the caller.

@@ -13,6 +13,7 @@ import (
 	"github.com/uetkit/uetkit/cq"
 	"github.com/uetkit/uetkit/fi"
 	"github.com/uetkit/uetkit/uet"
+	"github.com/uetkit/uetkit/uetnet/internal/host"
 )
 
 // Anyone is the source of a message that may come from anywhere.
@@ -25,7 +26,7 @@ const maxLearned = 1 << 16
 // A Node sends and receives tagged messages: an endpoint of type FI_EP_RDM with a completion
 // queue and an address vector.
 type Node struct {
-	host  *host
+	host  *host.Host
 	ep    *uet.Endpoint
 	done  *cq.CQ
 	peers *av.AV
@@ -52,7 +53,7 @@ func Open(ctx context.Context, addr string, opts ...Option) (*Node, error) {
 }
 
 func open(ctx context.Context, addr string, opts []Option) (*Node, error) {
-	src, err := resolve(ctx, addr)
+	src, err := host.Resolve(ctx, addr)
 	if err != nil {
 		return nil, err
 	}
@@ -61,15 +62,15 @@ func open(ctx context.Context, addr string, opts []Option) (*Node, error) {
 		o(hints)
 	}
 	n := &Node{}
-	if n.host, err = openHost(hints); err != nil {
+	if n.host, err = host.Open(hints); err != nil {
 		return nil, err
 	}
-	undo := closers{n.host.release}
+	undo := host.Closers{n.host.Release}
 	fail := func(err error) (*Node, error) {
-		undo.close()
+		undo.Close()
 		return nil, err
 	}
-	d, info := n.host.domain, n.host.info
+	d, info := n.host.Domain, n.host.Info
 	if n.done, err = d.OpenCQ(cq.Attr{Format: fi.CQTagged, WaitObj: fi.WaitUnspec}, nil); err != nil {
 		return fail(err)
 	}
@@ -106,7 +107,7 @@ func (n *Node) Domain() *uet.Domain {
 	if n.host == nil {
 		return nil
 	}
-	return n.host.domain
+	return n.host.Domain
 }
 
 // Peers returns the address vector of the endpoint.
@@ -120,7 +121,7 @@ func (n *Node) Peer(ctx context.Context, addr string) (fi.Addr, error) {
 	if n.host == nil {
 		return fi.AddrNotAvail, net.ErrClosed
 	}
-	a, err := resolve(ctx, addr)
+	a, err := host.Resolve(ctx, addr)
 	if err == nil && !a.IP.IsValid() {
 		err = fmt.Errorf("address %q: it names no host: %w", addr, fi.EINVAL)
 	}
@@ -304,5 +305,5 @@ func (n *Node) Close() error {
 	n.closed = true
 	err := n.ep.Close() // all operations have ended when it returns
 	n.queue.end()
-	return errors.Join(err, n.done.Close(), n.peers.Close(), n.host.release())
+	return errors.Join(err, n.done.Close(), n.peers.Close(), n.host.Release())
 }

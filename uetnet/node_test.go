@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -287,5 +288,13 @@ func BenchmarkPingPong(b *testing.B) {
 		if _, err := x.Recv(ctx, toY, 2, buf); err != nil {
 			b.Fatal(err)
 		}
+	}
+}
+
+// A program without uet/msg has no connections, and is told what to import.
+func TestConnectionsAreImported(t *testing.T) {
+	hints := &uet.Info{Ep: uet.EpAttr{Type: fi.EpMsg}}
+	if _, err := uet.GetInfo("127.0.0.1", "", fi.Source, hints); !errors.Is(err, fi.ENODATA) || !strings.Contains(err.Error(), `import _ "github.com/uetkit/uetkit/uet/msg"`) {
+		t.Error(err)
 	}
 }

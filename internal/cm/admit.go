@@ -61,18 +61,6 @@ type admission struct {
 	stats    AdmissionStats
 }
 
-// AdmissionStats counts the handshakes of the listening side.
-type AdmissionStats struct {
-	Flight    int    // handshakes in flight now
-	Sources   int    // sources remembered now
-	Admitted  uint64 // handshakes that began
-	Retries   uint64 // first packets answered by a Retry
-	BusyTotal uint64 // refused: too many in flight
-	BusyOne   uint64 // refused: too many of the source in flight
-	BusyRate  uint64 // refused: the source has no ticket
-	Untrusted uint64 // ended because the certificate was refused
-}
-
 // A source is what is remembered of an address.
 type source struct {
 	bucket

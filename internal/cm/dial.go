@@ -19,7 +19,7 @@ import (
 // decides about the request.
 func (n *Node) Dial(ctx context.Context, to netip.AddrPort, mine Params, private []byte) (*Session, error) {
 	mine.Version, mine.Security = n.version, n.cfg.Security
-	if err := mine.check(); err != nil {
+	if err := check(&mine); err != nil {
 		return nil, fmt.Errorf("cm: dial %v: %w: %w", to, err, fi.EINVAL)
 	}
 	if !to.IsValid() || to.Port() == 0 {
@@ -112,11 +112,11 @@ func (n *Node) request(ctx context.Context, conn *quic.Conn, mine *Params, priva
 	case m.version != n.version:
 		return nil, versionMismatch(n.version, m.version)
 	case m.kind == kindReject:
-		return nil, &RejectedError{m.private}
+		return nil, &RejectedError{Private: m.private}
 	case m.kind != kindAccept:
 		return nil, wrong("kind %d for an answer", m.kind)
 	}
-	if m := mine.mismatch(&m.params); m != nil {
+	if m := mismatch(mine, &m.params); m != nil {
 		return nil, m
 	}
 	if !stop() {

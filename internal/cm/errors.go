@@ -5,72 +5,11 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
-	"strconv"
 	"syscall"
 
 	"github.com/quic-go/quic-go"
 	"github.com/uetkit/uetkit/fi"
 )
-
-// Reason is why a session ended.
-type Reason uint8
-
-const (
-	// LocalClosed means that this end called Close.
-	LocalClosed Reason = iota + 1
-	// PeerClosed means that the peer closed it in order, perhaps with private data.
-	PeerClosed
-	// PeerLost means that nothing was heard for the idle time (F9).
-	PeerLost
-	// PeerReset means that the peer's process answers but does not know the session: it was
-	// restarted (F12).
-	PeerReset
-	// ProtocolError means that one end broke the protocol.
-	ProtocolError
-	// Removed means that one end is no longer a member (T36).
-	Removed
-	// Failed means that our own socket failed or the node is gone.
-	Failed
-)
-
-func (r Reason) String() string {
-	switch r {
-	case LocalClosed:
-		return "closed"
-	case PeerClosed:
-		return "closed by the peer"
-	case PeerLost:
-		return "peer lost"
-	case PeerReset:
-		return "peer restarted"
-	case ProtocolError:
-		return "protocol error"
-	case Removed:
-		return "member removed"
-	case Failed:
-		return "connection failed"
-	}
-	return "reason " + strconv.Itoa(int(r))
-}
-
-// Errno is the error of operations that the end of the session interrupts.
-func (r Reason) Errno() fi.Errno {
-	switch r {
-	case LocalClosed:
-		return fi.ECANCELED
-	case PeerClosed:
-		return fi.ESHUTDOWN
-	case PeerLost:
-		return fi.ETIMEDOUT
-	case PeerReset:
-		return fi.ECONNABORTED
-	case ProtocolError:
-		return fi.EPROTO
-	case Removed:
-		return fi.EKEYREJECTED
-	}
-	return fi.EIO
-}
 
 // The codes with which a connection is closed.
 const (
@@ -101,22 +40,11 @@ var (
 	ErrRefused error = &errnoError{fi.ECONNREFUSED, "cm: refused: the peer takes no more requests"}
 	// errNobody is ErrRefused where ICMP says that nobody listens.
 	errNobody error = &errnoError{fi.ECONNREFUSED, "cm: refused: nobody listens there"}
-	// ErrClosed means that the node or session is closed.
-	ErrClosed error = &errnoError{fi.ESHUTDOWN, "cm: closed"}
 	// ErrReset means that the peer closed the connection or was restarted before it answered.
 	ErrReset error = &errnoError{fi.ECONNABORTED, "cm: connection lost before the answer"}
 	// ErrProtocol means that the peer broke the protocol, or says that we did.
 	ErrProtocol error = &errnoError{fi.EPROTO, "cm: protocol error"}
 )
-
-// A RejectedError is the answer of Request.Reject.
-type RejectedError struct {
-	Private []byte // as given to Reject
-}
-
-func (e *RejectedError) Error() string   { return "cm: request rejected" }
-func (e *RejectedError) Errno() fi.Errno { return fi.ECONNREFUSED }
-func (e *RejectedError) Unwrap() error   { return e.Errno() }
 
 // A MismatchError says in what the two ends differ (F30).
 type MismatchError struct {

@@ -120,7 +120,7 @@ func (m *message) append(b []byte) []byte {
 	b = binary.BigEndian.AppendUint16(b, m.version)
 	has := kinds[m.kind].may
 	if has&(1<<tlvAddr) != 0 {
-		b = m.params.append(b)
+		b = appendParams(b, &m.params)
 	}
 	if has&(1<<tlvPrivate) != 0 && len(m.private) > 0 {
 		if len(m.private) > MaxPrivate {
@@ -142,8 +142,8 @@ func (m *message) append(b []byte) []byte {
 
 func cut(s string) string { return s[:min(len(s), maxText)] }
 
-func (p *Params) append(b []byte) []byte {
-	if err := p.check(); err != nil {
+func appendParams(b []byte, p *Params) []byte {
+	if err := check(p); err != nil {
 		panic("BUG: cm: parameters out of range: " + err.Error())
 	}
 	b = appendTLV(b, tlvAddr, append(p.Addr.Addr().Unmap().AsSlice(), be16(p.Addr.Port())...)...)
@@ -242,7 +242,7 @@ func parse(b []byte, version uint16) (message, error) {
 	}
 	if seen&(1<<tlvAddr) != 0 {
 		m.params.Version = m.version
-		if err := m.params.check(); err != nil {
+		if err := check(&m.params); err != nil {
 			return message{}, wrong("%v", err)
 		}
 	}

@@ -2,80 +2,15 @@ package cm
 
 import (
 	"fmt"
-	"net/netip"
-	"strconv"
 
 	"github.com/uetkit/uetkit/transport/wire"
 )
-
-// MaxPrivate bounds the private data of a message, in bytes (R-CM-09).
-const MaxPrivate = 256
-
-// MaxPorts bounds the ports of a data socket in a message.
-const MaxPorts = 256
-
-// Security is what the two ends must prove to each other for a connection.
-type Security uint8
-
-const (
-	// SecOff means that neither side is authenticated. The connection is encrypted to whoever
-	// answered.
-	SecOff Security = iota
-	// SecTLS means that both sides show a certificate of the authority.
-	SecTLS
-	// SecPSK means that both sides prove that they have the cluster key.
-	SecPSK
-)
-
-func (s Security) String() string {
-	switch s {
-	case SecOff:
-		return "off"
-	case SecTLS:
-		return "tls"
-	case SecPSK:
-		return "psk"
-	}
-	return "security(" + strconv.Itoa(int(s)) + ")"
-}
-
-// Params are what one end tells the other about itself.
-type Params struct {
-	// Version is the version of the protocol of this package, which sets it.
-	Version uint16
-	// Addr is the data socket. An unspecified IP stands for the source of the connection's
-	// packets; the receiving end replaces it.
-	Addr netip.AddrPort
-	// Ports are those of all paths, the main one first, at most MaxPorts. Empty means that of
-	// Addr alone.
-	Ports []uint16
-
-	JobID     uint32 // 24 bit
-	PIDonFEP  uint16 // 12 bit
-	RI        uint16 // 12 bit
-	Initiator uint32
-
-	// PayloadMTU is in bytes: 1024, 2048, 4096 or 8192.
-	PayloadMTU int
-	// Modes are the modes that this end accepts, bit 1<<wire.Mode. The two ends need one in
-	// common.
-	Modes uint8
-	// Profile must be the same at both ends.
-	Profile uint32
-
-	NoCRC bool
-	// Encapsulation is that of data packets: Symmetric or Standard, the same at both ends.
-	Encapsulation wire.Encapsulation
-
-	// Security is that of the connection; this package sets it.
-	Security Security
-}
 
 // modesKnown is the bits of Params.Modes that have a meaning.
 const modesKnown = 1<<wire.RUD | 1<<wire.ROD | 1<<wire.RUDI | 1<<wire.UUD
 
 // check returns an error for the first field that no message can carry.
-func (p *Params) check() error {
+func check(p *Params) error {
 	switch {
 	case !p.Addr.IsValid() || p.Addr.Port() == 0:
 		return fmt.Errorf("address %v", p.Addr)
@@ -108,7 +43,7 @@ func (p *Params) check() error {
 }
 
 // mismatch compares what both ends must have in common. It returns nil if they agree.
-func (p *Params) mismatch(theirs *Params) *MismatchError {
+func mismatch(p, theirs *Params) *MismatchError {
 	switch {
 	case p.Security != theirs.Security:
 		return &MismatchError{"security", p.Security.String(), theirs.Security.String()}

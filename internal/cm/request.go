@@ -59,13 +59,13 @@ func (r *Request) Accept(mine Params, private []byte) (*Session, error) {
 	s := r.s
 	n := s.node
 	mine.Version, mine.Security = n.version, n.cfg.Security
-	if err := mine.check(); err != nil {
+	if err := check(&mine); err != nil {
 		return nil, fmt.Errorf("cm: accept: %w: %w", err, fi.EINVAL)
 	}
 	if err := r.answer(); err != nil {
 		return nil, err
 	}
-	if m := mine.mismatch(&s.params); m != nil {
+	if m := mismatch(&mine, &s.params); m != nil {
 		n.count(&n.stats.Mismatched)
 		s.farewell(&message{kind: kindMismatch, differ: *m})
 		return nil, m

@@ -414,7 +414,7 @@ func TestF30WhatMustFit(t *testing.T) {
 		c.other(&b)
 		for _, p := range [][2]*Params{{&a, &b}, {&b, &a}} {
 			got := ""
-			if m := p[0].mismatch(p[1]); m != nil {
+			if m := mismatch(p[0], p[1]); m != nil {
 				got = m.Field
 			}
 			if got != c.field {

@@ -22,16 +22,6 @@ const closeTime = time.Second
 // exporterLabel names our use of the TLS exporter (RFC 8446 §7.5).
 const exporterLabel = "EXPORTER-uet-cm session key"
 
-// A Handler gets the events of a session, one after the other.
-type Handler interface {
-	// InstallKey says to accept packets that the peer seals with this generation.
-	InstallKey(gen uint32)
-	// SwitchKey says that the peer accepts this generation: seal with it.
-	SwitchKey(gen uint32)
-	// Closed is the last event. private is what the peer gave to Close.
-	Closed(why Reason, private []byte)
-}
-
 // A Session is a connection that both ends agreed on.
 type Session struct {
 	node    *Node

@@ -132,7 +132,11 @@ var House = Table{
 			Why: "it puts FEPs on networks of switches, beside simtest, to see how congestion and paths are dealt with",
 		},
 		{
-			Dir: "internal/cm", May: []string{"fi", "transport/wire", "internal/portrange"},
+			Dir: "internal/cm/contract", May: []string{"fi", "transport/wire", "internal/portrange"},
+			Why: "what endpoints know of connection management; the implementation brings QUIC and TLS",
+		},
+		{
+			Dir: "internal/cm", May: []string{"internal/cm/contract", "fi", "transport/wire", "internal/portrange"},
 			Foreign: []string{"github.com/quic-go/quic-go", "golang.org/x/net", "golang.org/x/sys"},
 			Why:     "golang.org/x/net and x/sys to read the error queue of the socket beside QUIC",
 		},
@@ -153,26 +157,35 @@ var House = Table{
 		{Dir: "av", May: []string{"fi", "transport/wire", "internal/door"}},
 		{
 			Dir: "uet/internal/driver", May: []string{"transport", "internal/dgram"}, TestsMay: []string{"transport", "transport/wire", "internal/..."},
-			Foreign: []string{"golang.org/x/sys", "go.uber.org/zap"},
+			Foreign: []string{"golang.org/x/sys"},
 			Why:     "golang.org/x/sys for sched_yield between empty polls",
 		},
 		{Dir: "uet/internal/pmem", Foreign: []string{"golang.org/x/sys"}, Why: "golang.org/x/sys for msync"},
 		{
 			Dir: "uet",
 			May: []string{
-				"uet/internal/driver", "uet/internal/pmem", "transport", "internal/udp", "internal/dgram", "internal/portrange", "transport/wire", "internal/cm",
+				"uet/internal/driver", "uet/internal/pmem", "transport", "internal/udp", "internal/dgram", "internal/portrange", "transport/wire", "internal/cm/contract",
 				"internal/tss", "cq", "eq", "cntr", "av", "fi", "internal/door",
 			},
-			TestsMay: []string{"poll"},
-			Foreign:  []string{"go.uber.org/zap"},
+			TestsMay: []string{"poll", "internal/cm", "uet/msg", "uet/zaplog"},
 			Why:      "internal/tss because a FEP is given its secure domain, and the keys come from above",
 		},
+		{
+			Dir: "uet/msg", May: []string{"uet", "internal/cm", "internal/cm/contract"}, TestsMay: []string{"fi"},
+			Why: "importing it puts connection management into a program",
+		},
+		{Dir: "uet/zaplog", Foreign: []string{"go.uber.org/zap"}, TestsMay: []string{"uet"}, Why: "only programs that log by zap have it"},
 		{
 			Dir: "uet/*", May: []string{"uet", "fi", "transport"}, TestsMay: []string{"cq", "av"}, Foreign: []string{"github.com/prometheus/client_golang"},
 			Why: "transport for the names of the drop reasons that uet.Stats counts",
 		},
+		{Dir: "uetnet/internal/host", May: []string{"uet", "fi", "transport/wire"}},
 		{
-			Dir: "uetnet", May: []string{"uet", "cq", "eq", "av", "fi", "transport/wire"},
+			Dir: "uetnet/stream", May: []string{"uetnet", "uetnet/internal/host", "uet", "uet/msg", "cq", "eq", "fi", "transport/wire"}, TestsMay: []string{"av"},
+			Why: "streams are apart from uetnet because they have connections, which bring QUIC and TLS",
+		},
+		{
+			Dir: "uetnet", May: []string{"uetnet/internal/host", "uet", "cq", "eq", "av", "fi", "transport/wire"},
 			Why: "transport/wire for the address type; it is an application of uet as any other, so that nothing in uet knows it",
 		},
 		{Dir: "mp/internal/boot"},
@@ -213,7 +226,7 @@ var House = Table{
 			Why: "the testbed's command line",
 		},
 		{
-			Dir: "cmd/...", May: []string{"internal/assert", "internal/cli", "internal/page", "internal/portrange", "internal/report", "internal/units", "internal/version", "uet", "uet/metrics", "mp", "mp/pmix", "cq", "eq", "cntr", "av", "fi", "cmd/...", "transport", "transport/wire"},
+			Dir: "cmd/...", May: []string{"internal/assert", "internal/cli", "internal/page", "internal/portrange", "internal/report", "internal/units", "internal/version", "uet", "uet/metrics", "uet/msg", "mp", "mp/pmix", "cq", "eq", "cntr", "av", "fi", "cmd/...", "transport", "transport/wire"},
 			Why: "transport for the counters of uet.Stats, " +
 				"transport/wire for the UDP port",
 			Foreign: []string{
@@ -247,8 +260,8 @@ var House = Table{
 }
 
 // UetReach lists the other modules that importing uet may pull in. A program that sends
-// messages must not have to build libraries for command lines, plots or tables.
-var UetReach = []string{"go.uber.org/zap", "golang.org/x/net", "golang.org/x/sys", "github.com/quic-go/quic-go"}
+// messages must not have to build libraries for command lines, plots, logs or connections.
+var UetReach = []string{"golang.org/x/net", "golang.org/x/sys"}
 
 // ForUsers lists the packages whose API is for users.
 var ForUsers = []Public{
@@ -258,7 +271,10 @@ var ForUsers = []Public{
 		Why: "the counters in Stats and Load are those of a FEP, the causes of Diagnose are its own",
 	},
 	{Dir: "uet/metrics"},
+	{Dir: "uet/msg"},
+	{Dir: "uet/zaplog"},
 	{Dir: "uetnet"},
+	{Dir: "uetnet/stream"},
 	{Dir: "cq", Listed: true},
 	{Dir: "eq", Listed: true},
 	{Dir: "cntr", Listed: true},

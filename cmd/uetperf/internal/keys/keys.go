@@ -6,7 +6,7 @@
 //	cluster.key         the cluster key
 //	revoked             names of members that are no longer let in
 //
-// uet.LoadTLSSecurity and uet.LoadClusterKey read this layout. A host needs ca.pem,
+// msg.LoadTLS and uet.LoadClusterKey read this layout. A host needs ca.pem,
 // cluster.key, and its own NAME.pem and NAME.key. Nothing here prints a key.
 package keys
 
@@ -30,6 +30,7 @@ import (
 	"time"
 
 	"github.com/uetkit/uetkit/uet"
+	"github.com/uetkit/uetkit/uet/msg"
 )
 
 // The names of files and of the usual members.
@@ -287,7 +288,7 @@ func LoadTLS(dir, name, usual string) (*uet.Security, error) {
 	if names, err := Members(dir); err == nil && len(names) > 0 && !slices.Contains(names, name) && checkName(name) == nil {
 		return nil, fmt.Errorf("%s has no certificate of %q; there are %s: name one of them, --as NAME", dir, name, strings.Join(names, ", "))
 	}
-	s, err := uet.LoadTLSSecurity(dir, name)
+	s, err := msg.LoadTLS(dir, name)
 	return s, explain(dir, err)
 }
 

@@ -1,4 +1,4 @@
-package uetnet
+package stream
 
 import (
 	"context"
@@ -14,6 +14,7 @@ import (
 	"github.com/uetkit/uetkit/eq"
 	"github.com/uetkit/uetkit/fi"
 	"github.com/uetkit/uetkit/uet"
+	"github.com/uetkit/uetkit/uetnet/internal/host"
 )
 
 // How a stream lies in messages
@@ -48,7 +49,7 @@ const defaultLinger = time.Second
 // that does not read holds writers up when its buffers are full. When the peer is gone, the errno of
 // the error says how: fi.ESHUTDOWN, fi.EHOSTUNREACH, fi.ETIMEDOUT, … (see uet).
 type Conn struct {
-	host          *host
+	host          *host.Host
 	ep            *uet.Endpoint
 	rx, tx        *cq.CQ
 	events        *eq.EQ
@@ -100,31 +101,31 @@ type piece struct {
 }
 
 // newConn opens an endpoint with its queues for info, on a use of h that it takes over.
-func newConn(h *host, info *uet.Info) (c *Conn, err error) {
+func newConn(h *host.Host, info *uet.Info) (c *Conn, err error) {
 	c = &Conn{host: h, closed: make(chan struct{}), linger: info.Config.Tuning.Linger}
 	if c.linger == 0 {
 		c.linger = defaultLinger
 	}
-	undo := closers{h.release}
+	undo := host.Closers{h.Release}
 	defer func() {
 		if err != nil {
-			undo.close()
+			undo.Close()
 		}
 	}()
 	wait := fi.WaitUnspec
-	if c.events, err = h.fabric.OpenEQ(eq.Attr{WaitObj: wait}, nil); err != nil {
+	if c.events, err = h.Fabric.OpenEQ(eq.Attr{WaitObj: wait}, nil); err != nil {
 		return nil, err
 	}
 	undo = append(undo, c.events.Close)
-	if c.rx, err = h.domain.OpenCQ(cq.Attr{Format: fi.CQTagged, WaitObj: wait, Size: 1024}, nil); err != nil {
+	if c.rx, err = h.Domain.OpenCQ(cq.Attr{Format: fi.CQTagged, WaitObj: wait, Size: 1024}, nil); err != nil {
 		return nil, err
 	}
 	undo = append(undo, c.rx.Close)
-	if c.tx, err = h.domain.OpenCQ(cq.Attr{Format: fi.CQTagged, WaitObj: wait, Size: 2 * maxPieces}, nil); err != nil {
+	if c.tx, err = h.Domain.OpenCQ(cq.Attr{Format: fi.CQTagged, WaitObj: wait, Size: 2 * maxPieces}, nil); err != nil {
 		return nil, err
 	}
 	undo = append(undo, c.tx.Close)
-	if c.ep, err = h.domain.OpenEndpoint(info, nil); err != nil {
+	if c.ep, err = h.Domain.OpenEndpoint(info, nil); err != nil {
 		return nil, err
 	}
 	undo = append(undo, c.ep.Close)
@@ -516,7 +517,7 @@ func (c *Conn) close() error {
 	c.rmu.Lock()        // no read is under way
 	defer c.rmu.Unlock()
 	c.rerr = net.ErrClosed
-	return errors.Join(c.ep.Close(), c.rx.Close(), c.tx.Close(), c.events.Close(), c.host.release())
+	return errors.Join(c.ep.Close(), c.rx.Close(), c.tx.Close(), c.events.Close(), c.host.Release())
 }
 
 // SetDeadline sets the deadlines of reads and writes, those that wait now included. The zero time

@@ -1,4 +1,4 @@
-package uetnet
+package stream
 
 import (
 	"context"

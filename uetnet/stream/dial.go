@@ -1,4 +1,4 @@
-package uetnet
+package stream
 
 import (
 	"context"
@@ -12,6 +12,9 @@ import (
 	"github.com/uetkit/uetkit/fi"
 	"github.com/uetkit/uetkit/transport/wire"
 	"github.com/uetkit/uetkit/uet"
+	_ "github.com/uetkit/uetkit/uet/msg" // connections
+	"github.com/uetkit/uetkit/uetnet"
+	"github.com/uetkit/uetkit/uetnet/internal/host"
 )
 
 // Dial connects to the Listener at addr: a host name or an IP address, with a port. ctx bounds the
@@ -21,7 +24,7 @@ import (
 // fi.ETIMEDOUT: no answer. fi.EKEYREJECTED: one side does not trust the other. fi.EPROTO: the two
 // sides do not fit, and the text says why. fi.ENODATA: no such host, or no interface leads there.
 // Otherwise the error of ctx.
-func Dial(ctx context.Context, addr string, opts ...Option) (*Conn, error) {
+func Dial(ctx context.Context, addr string, opts ...uetnet.Option) (*Conn, error) {
 	c, to, err := dial(ctx, addr, opts)
 	if err != nil {
 		e := &net.OpError{Op: "dial", Net: Network, Err: err}
@@ -33,8 +36,8 @@ func Dial(ctx context.Context, addr string, opts ...Option) (*Conn, error) {
 	return c, nil
 }
 
-func dial(ctx context.Context, addr string, opts []Option) (*Conn, wire.Addr, error) {
-	to, err := resolve(ctx, addr)
+func dial(ctx context.Context, addr string, opts []uetnet.Option) (*Conn, wire.Addr, error) {
+	to, err := host.Resolve(ctx, addr)
 	if err != nil {
 		return nil, to, err
 	}
@@ -43,11 +46,11 @@ func dial(ctx context.Context, addr string, opts []Option) (*Conn, wire.Addr, er
 	}
 	hints := streamHints(opts)
 	hints.DestAddr = to
-	h, err := openHost(hints)
+	h, err := host.Open(hints)
 	if err != nil {
 		return nil, to, err
 	}
-	c, err := newConn(h, h.info)
+	c, err := newConn(h, h.Info)
 	if err != nil {
 		return nil, to, err
 	}
@@ -63,7 +66,7 @@ func dial(ctx context.Context, addr string, opts []Option) (*Conn, wire.Addr, er
 }
 
 // streamHints returns hints for the endpoints of streams.
-func streamHints(opts []Option) *uet.Info {
+func streamHints(opts []uetnet.Option) *uet.Info {
 	hints := &uet.Info{
 		Caps: fi.Msg | fi.Tagged | fi.TaggedMultiRecv,
 		Ep:   uet.EpAttr{Type: fi.EpMsg},
@@ -95,7 +98,7 @@ func connError(bad *eq.Error) error {
 
 // A Listener accepts streams. It is a net.Listener.
 type Listener struct {
-	host    *host
+	host    *host.Host
 	passive *uet.PassiveEndpoint
 	events  *eq.EQ
 	addr    Addr
@@ -113,7 +116,7 @@ type Listener struct {
 // of a name.
 //
 // Errors are a *net.OpError: fi.EADDRINUSE, fi.EADDRNOTAVAIL, fi.ENODATA as Open has them.
-func Listen(ctx context.Context, addr string, opts ...Option) (*Listener, error) {
+func Listen(ctx context.Context, addr string, opts ...uetnet.Option) (*Listener, error) {
 	l, err := listen(ctx, addr, opts)
 	if err != nil {
 		return nil, &net.OpError{Op: "listen", Net: Network, Err: fmt.Errorf("%q: %w", addr, err)}
@@ -121,8 +124,8 @@ func Listen(ctx context.Context, addr string, opts ...Option) (*Listener, error)
 	return l, nil
 }
 
-func listen(ctx context.Context, addr string, opts []Option) (*Listener, error) {
-	at, err := resolve(ctx, addr)
+func listen(ctx context.Context, addr string, opts []uetnet.Option) (*Listener, error) {
+	at, err := host.Resolve(ctx, addr)
 	if err != nil {
 		return nil, err
 	}
@@ -130,23 +133,23 @@ func listen(ctx context.Context, addr string, opts []Option) (*Listener, error) 
 	if at.IP.IsValid() && !at.IP.IsUnspecified() {
 		hints.SrcAddr = at
 	}
-	h, err := openHost(hints)
+	h, err := host.Open(hints)
 	if err != nil {
 		return nil, err
 	}
-	undo := closers{h.release}
+	undo := host.Closers{h.Release}
 	l := &Listener{host: h, ready: make(chan *Conn, uet.DefaultBacklog), slots: make(chan struct{}, uet.DefaultBacklog)}
 	err = func() error {
-		if l.events, err = h.fabric.OpenEQ(eq.Attr{WaitObj: fi.WaitUnspec}, nil); err != nil {
+		if l.events, err = h.Fabric.OpenEQ(eq.Attr{WaitObj: fi.WaitUnspec}, nil); err != nil {
 			return err
 		}
 		undo = append(undo, l.events.Close)
-		if l.passive, err = h.fabric.OpenPassive(h.info, nil); err != nil {
+		if l.passive, err = h.Fabric.OpenPassive(h.Info, nil); err != nil {
 			return err
 		}
 		undo = append(undo, l.passive.Close)
 		if !at.IP.IsValid() {
-			at.IP = anyOf(h.info.SrcAddr)
+			at.IP = anyOf(h.Info.SrcAddr)
 		}
 		if err := errors.Join(l.passive.BindEQ(l.events), l.passive.SetName(at)); err != nil {
 			return err
@@ -154,12 +157,12 @@ func listen(ctx context.Context, addr string, opts []Option) (*Listener, error) 
 		return l.passive.Listen()
 	}()
 	if err != nil {
-		undo.close()
+		undo.Close()
 		return nil, err
 	}
 	name, err := l.passive.Name()
 	if err != nil {
-		undo.close()
+		undo.Close()
 		return nil, err
 	}
 	l.addr = Addr{name}
@@ -201,7 +204,7 @@ func (l *Listener) serve() {
 // gone holds up nobody.
 func (l *Listener) welcome(info *uet.Info) {
 	defer l.work.Done()
-	l.host.use()
+	l.host.Use()
 	c, err := newConn(l.host, info)
 	if err != nil {
 		_ = l.passive.Reject(info.Handle, nil)
@@ -270,7 +273,7 @@ func (l *Listener) Close() error {
 		for len(l.ready) > 0 {
 			(<-l.ready).abort()
 		}
-		err = errors.Join(err, l.events.Close(), l.host.release())
+		err = errors.Join(err, l.events.Close(), l.host.Release())
 	})
 	if err != nil {
 		return &net.OpError{Op: "close", Net: Network, Addr: l.addr, Err: err}

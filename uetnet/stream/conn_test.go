@@ -1,4 +1,4 @@
-package uetnet_test
+package stream_test
 
 import (
 	"bytes"
@@ -19,31 +19,32 @@ import (
 	"github.com/uetkit/uetkit/fi"
 	"github.com/uetkit/uetkit/uet"
 	"github.com/uetkit/uetkit/uetnet"
+	"github.com/uetkit/uetkit/uetnet/stream"
 )
 
 // pair returns the two ends of a stream over the loopback interface.
-func pair(t testing.TB, opts ...uetnet.Option) (dialed, accepted *uetnet.Conn) {
+func pair(t testing.TB, opts ...uetnet.Option) (dialed, accepted *stream.Conn) {
 	t.Helper()
 	dialed, accepted, err := connect(opts...)
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _, _ = dialed.Close(), accepted.Close() })
-	for _, c := range []*uetnet.Conn{dialed, accepted} { // a test that goes wrong shall not hang
+	for _, c := range []*stream.Conn{dialed, accepted} { // a test that goes wrong shall not hang
 		_ = c.SetDeadline(time.Now().Add(30 * time.Second))
 	}
 	return dialed, accepted
 }
 
-func connect(opts ...uetnet.Option) (dialed, accepted *uetnet.Conn, err error) {
+func connect(opts ...uetnet.Option) (dialed, accepted *stream.Conn, err error) {
 	ctx, stop := context.WithTimeout(context.Background(), 20*time.Second)
 	defer stop()
-	l, err := uetnet.Listen(ctx, "127.0.0.1", opts...)
+	l, err := stream.Listen(ctx, "127.0.0.1", opts...)
 	if err != nil {
 		return nil, nil, err
 	}
 	defer func() { err = errors.Join(err, l.Close()) }()
-	if dialed, err = uetnet.Dial(ctx, l.Addr().String(), opts...); err != nil {
+	if dialed, err = stream.Dial(ctx, l.Addr().String(), opts...); err != nil {
 		return nil, nil, err
 	}
 	accepted, err = l.AcceptContext(ctx)
@@ -240,7 +241,7 @@ func TestConnRefusesAGap(t *testing.T) {
 func TestDialRefused(t *testing.T) {
 	ctx, stop := context.WithTimeout(context.Background(), 20*time.Second)
 	defer stop()
-	l, err := uetnet.Listen(ctx, "localhost:0")
+	l, err := stream.Listen(ctx, "localhost:0")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -253,7 +254,7 @@ func TestDialRefused(t *testing.T) {
 	}
 	short, cancel := context.WithTimeout(ctx, time.Second)
 	defer cancel()
-	if c, err := uetnet.Dial(short, addr); err == nil {
+	if c, err := stream.Dial(short, addr); err == nil {
 		t.Error("connected with nobody")
 		_ = c.Close()
 	} else if !errors.Is(err, fi.ECONNREFUSED) && !errors.Is(err, context.DeadlineExceeded) {
@@ -261,7 +262,7 @@ func TestDialRefused(t *testing.T) {
 	}
 	for _, bad := range []string{"", "127.0.0.1", ":4793", "127.0.0.1:port", "fi_addr_uet://nowhere"} {
 		var e *net.OpError
-		if c, err := uetnet.Dial(ctx, bad); !errors.As(err, &e) || !errors.Is(err, fi.EINVAL) {
+		if c, err := stream.Dial(ctx, bad); !errors.As(err, &e) || !errors.Is(err, fi.EINVAL) {
 			t.Errorf("%q: %v", bad, err)
 			if err == nil {
 				_ = c.Close()
@@ -274,7 +275,7 @@ func TestDialRefused(t *testing.T) {
 func TestListenerManyClients(t *testing.T) {
 	ctx, stop := context.WithTimeout(context.Background(), 60*time.Second)
 	defer stop()
-	l, err := uetnet.Listen(ctx, ":0")
+	l, err := stream.Listen(ctx, ":0")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -295,7 +296,7 @@ func TestListenerManyClients(t *testing.T) {
 	var clients sync.WaitGroup
 	for i := range 8 {
 		clients.Go(func() {
-			c, err := uetnet.Dial(ctx, net.JoinHostPort("127.0.0.1", port))
+			c, err := stream.Dial(ctx, net.JoinHostPort("127.0.0.1", port))
 			if err != nil {
 				t.Error(err)
 				return

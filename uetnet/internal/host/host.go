@@ -1,4 +1,6 @@
-package uetnet
+// Package host is what nodes and streams have in common below them: the address that a text names,
+// and a fabric with a domain.
+package host
 
 import (
 	"context"
@@ -14,24 +16,9 @@ import (
 	"github.com/uetkit/uetkit/uet"
 )
 
-// An Option changes what Open, Dial and Listen ask uet for.
-type Option func(*uet.Info)
-
-// WithConfig sets the settings of the provider: security, bounds, times, sockets. Options after it
-// change single fields.
-func WithConfig(c uet.Config) Option { return func(in *uet.Info) { in.Config = c } }
-
-// WithSecurity encrypts and authenticates every packet (uet.LoadClusterKey,
-// uet.LoadTLSSecurity). Both ends need it.
-func WithSecurity(s *uet.Security) Option { return func(in *uet.Info) { in.Config.Security = s } }
-
-// WithHints calls f with the hints before they are given to uet.GetInfo. f must not change the
-// endpoint type.
-func WithHints(f func(hints *uet.Info)) Option { return f }
-
-// resolve returns the address that text names: host:port, host, :port, or an address in string
+// Resolve returns the address that text names: host:port, host, :port, or an address in string
 // form (fi_addr_uet://…). Without a port it has port 0, without a host no IP address.
-func resolve(ctx context.Context, text string) (wire.Addr, error) {
+func Resolve(ctx context.Context, text string) (wire.Addr, error) {
 	if strings.HasPrefix(text, wire.AddrScheme) {
 		a, err := wire.ParseAddr(text)
 		if err != nil {
@@ -72,42 +59,43 @@ func resolve(ctx context.Context, text string) (wire.Addr, error) {
 	return wire.SockAddr(netip.AddrPortFrom(ip.Unmap(), uint16(port))), nil
 }
 
-// A host is a fabric and a domain, which are closed with the last that uses them.
-type host struct {
-	info   *uet.Info
-	fabric *uet.Fabric
-	domain *uet.Domain
+// A Host is a fabric and a domain, which are closed with the last that uses them.
+type Host struct {
+	Info   *uet.Info
+	Fabric *uet.Fabric
+	Domain *uet.Domain
 
 	mu   sync.Mutex
 	uses int
 }
 
-// openHost opens a fabric and a domain for hints, used once.
-func openHost(hints *uet.Info) (*host, error) {
+// Open opens a fabric and a domain for hints, used once.
+func Open(hints *uet.Info) (*Host, error) {
 	infos, err := uet.GetInfo("", "", 0, hints)
 	if err != nil {
 		return nil, err
 	}
-	h := &host{info: infos[0], uses: 1}
-	if h.fabric, err = uet.OpenFabric(h.info, nil); err != nil {
+	h := &Host{Info: infos[0], uses: 1}
+	if h.Fabric, err = uet.OpenFabric(h.Info, nil); err != nil {
 		return nil, err
 	}
-	if h.domain, err = h.fabric.OpenDomain(h.info, nil); err != nil {
-		_ = h.fabric.Close()
+	if h.Domain, err = h.Fabric.OpenDomain(h.Info, nil); err != nil {
+		_ = h.Fabric.Close()
 		return nil, err
 	}
 	return h, nil
 }
 
-func (h *host) use() {
+// Use counts one more use.
+func (h *Host) Use() {
 	h.mu.Lock()
 	h.uses++
 	h.mu.Unlock()
 }
 
-// release ends one use. The last one closes the domain, which waits until the peers of its
+// Release ends one use. The last one closes the domain, which waits until the peers of its
 // connections know that they are over.
-func (h *host) release() error {
+func (h *Host) Release() error {
 	h.mu.Lock()
 	h.uses--
 	last := h.uses == 0
@@ -115,13 +103,14 @@ func (h *host) release() error {
 	if !last {
 		return nil
 	}
-	return errors.Join(h.domain.Close(), h.fabric.Close())
+	return errors.Join(h.Domain.Close(), h.Fabric.Close())
 }
 
-// closers closes what was opened, the newest first, if opening the rest failed.
-type closers []func() error
+// Closers closes what was opened, the newest first, if opening the rest failed.
+type Closers []func() error
 
-func (c closers) close() {
+// Close calls them.
+func (c Closers) Close() {
 	for i := len(c) - 1; i >= 0; i-- {
 		_ = c[i]()
 	}

@@ -1,0 +1,15 @@
+package stream_test
+
+import (
+	"errors"
+	"net"
+	"testing"
+
+	"github.com/uetkit/uetkit/internal/zero"
+	"github.com/uetkit/uetkit/uetnet/stream"
+)
+
+// A Conn or Listener that nobody opened is a closed one.
+func TestZeroObjectsAreClosed(t *testing.T) {
+	zero.Refuse(t, func(err error) bool { return errors.Is(err, net.ErrClosed) }, nil, &stream.Conn{}, &stream.Listener{})
+}
