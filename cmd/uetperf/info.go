@@ -18,6 +18,7 @@ import (
 	"github.com/uetkit/uetkit/fi"
 	"github.com/uetkit/uetkit/internal/units"
 	"github.com/uetkit/uetkit/uet"
+	_ "github.com/uetkit/uetkit/uet/msg" // connections
 )
 
 // infoEntry is one provider, address and endpoint type, as JSON.

@@ -13,6 +13,7 @@ import (
 	"github.com/uetkit/uetkit/fi"
 	"github.com/uetkit/uetkit/transport/wire"
 	"github.com/uetkit/uetkit/uet"
+	_ "github.com/uetkit/uetkit/uet/msg" // connections
 )
 
 // A service is a kind of endpoint that a server offers. Each has its own UDP port, because
