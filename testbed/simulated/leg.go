@@ -76,11 +76,9 @@ func (l *leg) turn() {
 	}
 	done := l.done
 	l.done, l.taken = l.taken[:0], done
-	for i := range done {
-		if err := l.Take(&done[i]); err != nil {
-			l.s.fail(l.failed(err))
-			return
-		}
+	if err := l.Take(done); err != nil {
+		l.s.fail(l.failed(err))
+		return
 	}
 	wait, over, err := l.Turn(len(done))
 	switch {

@@ -215,13 +215,21 @@ func (l *Leg) Start() error {
 	return nil
 }
 
-// Take takes a completion. Before the first turn, and in a leg that lingers, there is nothing
+// Take takes completions. Before the first turn, and in a leg that lingers, there is nothing
 // to take. After an error the leg has ended.
-func (l *Leg) Take(c *Completion) error {
+func (l *Leg) Take(cs []Completion) error {
 	if !l.started || l.linger {
 		return nil
 	}
-	return l.test.Take(c)
+	if t, ok := l.test.(*stream); ok && t.simple {
+		return t.takeSimply(cs)
+	}
+	for i := range cs {
+		if err := l.test.Take(&cs[i]); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // Turn looks whether the test is over, after n completions were taken, and posts what can be
@@ -334,14 +342,19 @@ func (l *Leg) tell() {
 func (l *Leg) recv(s *Slot) error {
 	s.seq = l.posts
 	ok, err := l.Conn.Recv(s)
-	switch {
-	case err != nil:
-		return postError(err)
-	case ok:
+	if ok {
 		l.posts++
-	default:
-		l.again = append(l.again, s)
+		return nil
 	}
+	return l.unposted(s, err)
+}
+
+// unposted keeps a receive that found no room for later.
+func (l *Leg) unposted(s *Slot, err error) error {
+	if err != nil {
+		return postError(err)
+	}
+	l.again = append(l.again, s)
 	return nil
 }
 

@@ -61,7 +61,7 @@ func (c *lossyConn) receive(t *testing.T, l *Leg, seq int64) {
 	t.Helper()
 	s := c.posted[0]
 	c.posted = c.posted[1:]
-	if err := l.Take(&Completion{Slot: s, Len: len(s.Buf), Seq: seq}); err != nil {
+	if err := l.Take([]Completion{{Slot: s, Len: len(s.Buf), Seq: seq}}); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -70,7 +70,7 @@ func (c *lossyConn) receive(t *testing.T, l *Leg, seq int64) {
 func (c *lossyConn) complete(t *testing.T, l *Leg) {
 	t.Helper()
 	for _, s := range c.slots {
-		if err := l.Take(&Completion{Slot: s, Sent: true}); err != nil {
+		if err := l.Take([]Completion{{Slot: s, Sent: true}}); err != nil {
 			t.Fatal(err)
 		}
 	}

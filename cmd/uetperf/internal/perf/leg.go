@@ -40,9 +40,10 @@ type leg struct {
 	peer   fi.Addr
 	remote netip.AddrPort
 	p      poller
-	done   traffic.Completion // the one that is taken
+	done   []traffic.Completion // those that are taken
 	// Copies from the Spec that every message needs.
 	tagged, numbered, inject, durable bool
+	ignore                            uint64 // bits of the tag that a receive ignores
 
 	memory []byte     // that the client accesses; nil if it does not
 	unmap  func()     // gives memory back
@@ -89,6 +90,10 @@ func newLeg(s *traffic.Spec, index int, server bool, info *uet.Info, g *traffic.
 		}
 	}
 	l.p = poller{end: e, block: s.Progress == "auto", ents: make([]cq.Entry, 128)}
+	l.done = make([]traffic.Completion, len(l.p.ents))
+	if l.numbered {
+		l.ignore = tagSeq
+	}
 	return l, nil
 }
 
@@ -144,26 +149,30 @@ func (l *leg) loop() error {
 				return err
 			}
 		}
-		for i := range l.p.ents[:n] {
-			if err := l.take(&l.p.ents[i]); err != nil {
-				return err
-			}
+		if n == 0 {
+			continue
+		}
+		if err := l.Take(l.completed(l.p.ents[:n])); err != nil {
+			return err
 		}
 	}
 }
 
-// take takes an entry of the completion queue.
-func (l *leg) take(e *cq.Entry) error {
-	c := &l.done
-	c.Slot, _ = e.Context.(*traffic.Slot) // there is none of a write of the other end
-	c.Sent, c.Len, c.Seq = e.Flags&(fi.Send|fi.Write|fi.Read) != 0, e.Len, -1
-	switch {
-	case l.tagged:
-		c.Seq = int64(e.Tag & tagSeq)
-	case e.Flags&fi.RemoteCQData != 0:
-		c.Seq = int64(e.Data)
+// completed returns what entries of the completion queue tell a test.
+func (l *leg) completed(entries []cq.Entry) []traffic.Completion {
+	done := l.done[:len(entries)]
+	for i := range entries {
+		e, c := &entries[i], &done[i]
+		c.Slot, _ = e.Context.(*traffic.Slot) // there is none of a write of the other end
+		c.Sent, c.Len, c.Seq = e.Flags&(fi.Send|fi.Write|fi.Read) != 0, e.Len, -1
+		switch {
+		case l.tagged:
+			c.Seq = int64(e.Tag & tagSeq)
+		case e.Flags&fi.RemoteCQData != 0:
+			c.Seq = int64(e.Data)
+		}
 	}
-	return l.Take(c)
+	return done
 }
 
 // The following methods implement traffic.Conn.
@@ -189,14 +198,10 @@ func posted(err error) (bool, error) {
 }
 
 func (l *leg) Recv(s *traffic.Slot) (bool, error) {
-	ep := l.p.end.ep
-	switch {
-	case !l.tagged:
-		return posted(ep.Recv(s.Buf, fi.AddrUnspec, s))
-	case l.numbered:
-		return posted(ep.TRecv(s.Buf, fi.AddrUnspec, tagBase, tagSeq, s))
+	if l.tagged {
+		return posted(l.p.end.ep.TRecv(s.Buf, fi.AddrUnspec, tagBase, l.ignore, s))
 	}
-	return posted(ep.TRecv(s.Buf, fi.AddrUnspec, tagBase, 0, s))
+	return posted(l.p.end.ep.Recv(s.Buf, fi.AddrUnspec, s))
 }
 
 func (l *leg) Send(b []byte, seq int64, s *traffic.Slot) (bool, error) {
