@@ -7,7 +7,6 @@ import "time"
 type stream struct {
 	*Leg
 	inject            bool
-	simple            bool  // every message arrives, and none is checked
 	total             int64 // messages to send; -1 means not known yet
 	posted, done, got int64
 	had, hadGot       int64 // done and got at the last look
@@ -23,11 +22,14 @@ type stream struct {
 
 func newStream(l *Leg) *stream {
 	t := &stream{
-		Leg: l, inject: l.Spec.Op == Inject, simple: !l.Spec.Lossy() && l.check == nil, total: -1, ready: l.free(), closed: len(l.tx) == 0,
+		Leg: l, inject: l.Spec.Op == Inject, total: -1, ready: l.free(), closed: len(l.tx) == 0,
 		txm: l.meter(&l.Res.Tx), rxm: l.meter(&l.Res.Rx), txp: place{muster: l.Group.both.tx}, rxp: place{muster: l.Group.both.rx},
 	}
 	if l.Spec.Iters > 0 {
 		t.total = l.Spec.Warmup + l.Spec.Iters
+	}
+	if !l.Spec.Lossy() && l.check == nil {
+		l.stream = t
 	}
 	return t
 }
@@ -105,7 +107,7 @@ func (t *stream) Take(c *Completion) error {
 	return t.recv(c.Slot)
 }
 
-// takeSimply is Take for many completions of a simple stream. A receiver of 8-byte messages does
+// takeSimply is Take for many completions of a stream of which nothing is lost or checked. A receiver of 8-byte messages does
 // little else than this for each.
 func (t *stream) takeSimply(cs []Completion) error {
 	conn := t.Conn

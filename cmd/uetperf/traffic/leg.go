@@ -39,6 +39,7 @@ type Leg struct {
 	rests   bool // nothing can happen before the wait is over
 	told    bool
 	test    Test    // made in the first turn
+	stream  *stream // test, if it is one whose messages are neither lost nor checked
 	again   []*Slot // receives that found no room
 	posts   int64   // receives posted
 	check   *record.Check
@@ -221,8 +222,8 @@ func (l *Leg) Take(cs []Completion) error {
 	if !l.started || l.linger {
 		return nil
 	}
-	if t, ok := l.test.(*stream); ok && t.simple {
-		return t.takeSimply(cs)
+	if l.stream != nil {
+		return l.stream.takeSimply(cs)
 	}
 	for i := range cs {
 		if err := l.test.Take(&cs[i]); err != nil {
@@ -236,34 +237,37 @@ func (l *Leg) Take(cs []Completion) error {
 // posted. It returns how long to wait for the next turn, and whether the leg has ended. After
 // an error the leg has ended, too.
 func (l *Leg) Turn(n int) (wait time.Duration, over bool, err error) {
+	over, err = l.look(n)
+	if err == nil && !over {
+		if l.linger {
+			return Idle, l.Over.Load(), nil
+		}
+		if wait, err = l.test.Post(); err == nil {
+			return wait, false, nil
+		}
+	}
+	l.finish()
+	return 0, over, err
+}
+
+// look is Turn without posting. It makes the test in the first turn.
+func (l *Leg) look(n int) (over bool, err error) {
 	switch {
 	case l.Aborted.Load():
-		err = ErrAborted
+		return false, ErrAborted
 	case l.linger:
-		return Idle, l.Over.Load(), nil
-	case l.started:
-		if len(l.again) > 0 {
-			err = l.recvAgain()
-		}
-		if err == nil {
-			over, err = l.test.Look(n)
-		}
-	default:
+		return false, nil
+	case !l.started:
 		l.started = true
 		l.begun = l.Conn.Now()
 		l.test = newTest(l)
+		return false, nil
+	case len(l.again) > 0:
+		if err := l.recvAgain(); err != nil {
+			return false, err
+		}
 	}
-	switch {
-	case err != nil || over:
-	case l.linger:
-		wait = Idle
-	default:
-		wait, err = l.test.Post()
-	}
-	if err != nil || over {
-		l.finish()
-	}
-	return wait, over || l.linger && l.Over.Load(), err
+	return l.test.Look(n)
 }
 
 // Failed is called when an operation has failed. It returns the error if that ends the leg.
