@@ -176,6 +176,39 @@ func TestFallbackForAll(t *testing.T) {
 	}
 }
 
+// A socket whose trains were of short segments gives that size up when longer datagrams come singly:
+// each of those would cost a control message.
+func TestSegmentSizeIsGivenUp(t *testing.T) {
+	a, b := open(t, loopback4, Config{}), open(t, loopback4, Config{})
+	needGSO(t, a)
+	s := &directOf(a).socks[0]
+	through := func(n, seg int) {
+		t.Helper()
+		d := train(b, 1, n, seg)
+		send(t, a, d)
+		want := cut(d)
+		ps, _ := receive(t, b, len(want))
+		same(t, ps, want)
+	}
+	for range stickAfter {
+		through(72, 36)
+	}
+	if s.seg != 36 {
+		t.Fatalf("segment size %d", s.seg)
+	}
+	for range stickAfter - 1 {
+		through(48, 48)
+	}
+	if s.seg != 36 {
+		t.Fatalf("segment size %d too early", s.seg)
+	}
+	through(48, 48)
+	if s.seg != 0 {
+		t.Errorf("segment size %d", s.seg)
+	}
+	through(48, 48)
+}
+
 // A segment size that keeps coming becomes the socket's own. Other sizes, and longer datagrams,
 // still arrive as they were cut.
 func TestSegmentSizeSticks(t *testing.T) {

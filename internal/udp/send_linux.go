@@ -113,7 +113,7 @@ const stickAfter = 32
 // atOnce means that the train leaves at once, so the socket's size may change.
 func (s *sock) segment(segs int, g *dgram.Datagram, atOnce bool) int {
 	if segs < 2 {
-		if s.seg == 0 || len(g.Data) <= s.seg {
+		if s.seg == 0 || len(g.Data) <= s.seg || s.often(segNone, atOnce) {
 			return segOfSocket
 		}
 		return segNone
@@ -125,13 +125,20 @@ func (s *sock) segment(segs int, g *dgram.Datagram, atOnce bool) int {
 		s.rest--
 		return g.Seg
 	}
-	if g.Seg != s.last {
-		s.last, s.run = g.Seg, 0
-	}
-	if s.run++; atOnce && s.run >= stickAfter && s.stick(g.Seg) {
+	if s.often(g.Seg, atOnce) {
 		return segOfSocket
 	}
 	return g.Seg
+}
+
+// often counts a train of another segment size than the socket's, segNone for a single datagram
+// that is longer. It reports whether there were so many in a row that the size is the socket's now.
+func (s *sock) often(seg int, atOnce bool) bool {
+	if seg != s.last {
+		s.last, s.run = seg, 0
+	}
+	s.run++
+	return atOnce && s.run >= stickAfter && s.stick(seg)
 }
 
 // stick sets the socket's own segment size, 0 for none. It reports whether that worked.
