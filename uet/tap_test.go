@@ -162,7 +162,7 @@ func TestF13AnotherLifeDrawsAnew(t *testing.T) {
 	hints.Config.Tap = func(p *Tapped) {
 		mu.Lock()
 		defer mu.Unlock()
-		if p.Sent && first == nil && wire.Type(p.Data[0]>>3) == wire.TypeRUDReq {
+		if p.Sent && first == nil && p.Why == "new" && wire.Type(p.Data[0]>>3) == wire.TypeRUDReq { // an earlier life may send again
 			first = slices.Clone(p.Data)
 		}
 	}

@@ -340,16 +340,16 @@ func TestTimeline(t *testing.T) {
 	}}
 	src := base + strings.Replace(flow, "iters", "may_fail = true\niters", 1) + holds + `
 [[action]]
-at = "60ms"
+at = "600ms"
 host = "c"
 do = "restart"
 [[action]]
-at = "40ms"
+at = "400ms"
 host = "c"
 do = "kill"
 [[action]]
-at = "10ms"
-for = "20ms"
+at = "100ms"
+for = "50ms"
 host = "s"
 do = "pause"
 [[event]]
@@ -382,7 +382,7 @@ down = true
 		t.Errorf("marks\n%s\nwant\n%s", strings.Join(marks, "\n"), strings.Join(want, "\n"))
 	}
 	for _, m := range r.Timeline {
-		if m.What == "c is killed" && m.At < 40*time.Millisecond {
+		if m.What == "c is killed" && m.At < 400*time.Millisecond {
 			t.Errorf("killed at %v, before its time", m.At)
 		}
 	}
