@@ -25,6 +25,7 @@ import (
 
 	"github.com/gopacket/gopacket/pcapgo"
 	"github.com/rogpeppe/go-internal/testscript"
+	"github.com/santhosh-tekuri/jsonschema/v6"
 
 	"github.com/uetkit/uetkit/cmd/uetperf/internal/keys"
 	"github.com/uetkit/uetkit/cmd/uetperf/record"
@@ -168,8 +169,14 @@ func cmdSilent(ts *testscript.TestScript, _ bool, _ []string) {
 // record FILE: the file (or stdout) holds one record and nothing else. $OK, $SIZES, $ERROR
 // and $KIND are set to its ok, the sizes of its runs, its error, and its endpoint type.
 func cmdRecord(ts *testscript.TestScript, _ bool, args []string) {
-	r, err := readRecord(strings.NewReader(ts.ReadFile(args[0])))
+	text := ts.ReadFile(args[0])
+	r, err := readRecord(strings.NewReader(text))
 	ts.Check(err)
+	schema, err := recordSchema()
+	ts.Check(err)
+	v, err := jsonschema.UnmarshalJSON(strings.NewReader(text))
+	ts.Check(err)
+	ts.Check(schema.Validate(v))
 	ts.Setenv("OK", strconv.FormatBool(r.OK))
 	var sizes []string
 	for _, run := range r.Runs {
@@ -179,6 +186,11 @@ func cmdRecord(ts *testscript.TestScript, _ bool, args []string) {
 	ts.Setenv("SIZES", strings.Join(sizes, ","))
 	ts.Setenv("ERROR", r.Error)
 }
+
+// recordSchema reads the schema that every record must meet.
+var recordSchema = sync.OnceValues(func() (*jsonschema.Schema, error) {
+	return jsonschema.NewCompiler().Compile("../../docs/record.schema.json")
+})
 
 // secrets FOLDER OUTPUT…: no output contains a key of the folder.
 func cmdSecrets(ts *testscript.TestScript, _ bool, args []string) {

@@ -49,6 +49,7 @@ var House = Table{
 		"github.com/rogpeppe/go-internal",
 		"github.com/anishathalye/porcupine",
 		"github.com/cockroachdb/datadriven",
+		"github.com/santhosh-tekuri/jsonschema/v6",
 		"golang.org/x/mod",
 		"golang.org/x/net",
 		"golang.org/x/sys",

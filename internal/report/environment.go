@@ -33,7 +33,11 @@ func (r *Rec) Environment() page.Facts {
 		if h.CPUs > 0 {
 			cpus = units.Plural(h.CPUs, "processor")
 		}
-		add(name, r.has(key), "%s", join(", ", h.Name, h.OS, h.Kernel, cpus))
+		governor := ""
+		if h.Governor != "" {
+			governor = "governor " + h.Governor
+		}
+		add(name, r.has(key), "%s", join(", ", h.Name, h.OS, h.Kernel, cpus, h.CPU, governor, h.Virtual))
 	}
 	if w := r.World; w != nil {
 		host("host of rank 0", &r.Host, "host")
@@ -100,7 +104,7 @@ func (r *Rec) Environment() page.Facts {
 		return out
 	}
 	add("path", p.Local != "" || p.Remote != "", "%s to %s", p.Local, p.Remote)
-	add("interface", p.Interface != "", "%s", p.Interface)
+	add("interface", p.Interface != "", "%s", join(", ", p.Interface, p.Driver))
 	add("path MTU", p.MTU > 0, "%d B", p.MTU)
 	feature := func(f record.Feature) string {
 		if f.Why != "" {

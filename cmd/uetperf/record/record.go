@@ -67,6 +67,11 @@ type Host struct {
 	OS     string `json:"os"`
 	Kernel string `json:"kernel"`
 	CPUs   int    `json:"cpus"` // processors that the process may use
+	// CPU is the model of the processors, Governor what sets their clock. Virtual says that the
+	// host is a virtual machine or a container, and whose. "" means not known, or not so.
+	CPU      string `json:"cpu,omitempty"`
+	Governor string `json:"governor,omitempty"`
+	Virtual  string `json:"virtual,omitempty"`
 }
 
 // Config is what the user asked for.
@@ -139,7 +144,8 @@ type Path struct {
 	Local     string  `json:"local"`
 	Remote    string  `json:"remote"`
 	Interface string  `json:"interface"`
-	MTU       int     `json:"mtu"` // largest IP packet in bytes
+	Driver    string  `json:"driver,omitempty"` // of the interface
+	MTU       int     `json:"mtu"`              // largest IP packet in bytes
 	GSO       Feature `json:"gso"`
 	GRO       Feature `json:"gro"`
 	// Rcvbuf and Sndbuf are the buffer sizes that the system gave; RcvbufAsked and SndbufAsked

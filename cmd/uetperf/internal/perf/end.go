@@ -232,7 +232,7 @@ func (e *end) path(remote netip.AddrPort) (record.Path, int) {
 func PathOf(p *uet.PathInfo) record.Path {
 	s := &p.Socket
 	return record.Path{
-		Local: p.Local.AddrPort().String(), Interface: s.Interface, MTU: s.MTU,
+		Local: p.Local.AddrPort().String(), Interface: s.Interface, Driver: driver(s.Interface), MTU: s.MTU,
 		GSO: record.Feature{On: s.GSO.On, Why: s.GSO.Why}, GRO: record.Feature{On: s.GRO.On, Why: s.GRO.Why},
 		Rcvbuf: s.RecvBuf.Got, Sndbuf: s.SendBuf.Got, RcvbufAsked: s.RecvBuf.Asked, SndbufAsked: s.SendBuf.Asked,
 		ECN: s.ECN.On,

@@ -53,7 +53,7 @@ const (
 func ThisHostFacts() Facts {
 	f := Facts{
 		CPUs: runtime.NumCPU(), Allowed: runtime.NumCPU(), Load: -1,
-		Governor: firstLine("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor"),
+		Governor: governor(),
 		Clock:    firstLine("/sys/devices/system/clocksource/clocksource0/current_clocksource"),
 	}
 	if n := allCPUs(); n > 0 {
