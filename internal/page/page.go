@@ -125,7 +125,9 @@ type Cell struct {
 	Mark bool   // show as a badge
 	Help string // explanation, shown on pointing
 	Code bool
-	To   string // ID of the section that the cell links to
+	// Range is the least and the most of several measurements, of which Text is the median.
+	Range string
+	To    string // ID of the section that the cell links to
 	// Heat shades a cell of numbers: from 0, not at all, to MostHeat.
 	Heat int
 	// Missing means that nothing was measured, which differs from zero.

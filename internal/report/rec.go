@@ -97,6 +97,15 @@ func (r *Rec) Test() string {
 
 // RunName tells run i from the other runs of the record.
 func (r *Rec) RunName(i int) string {
+	s := r.kindName(i)
+	if n := r.Config.Repeat; n > 1 {
+		s += fmt.Sprintf(", %d of %d", r.turn(i)+1, n)
+	}
+	return s
+}
+
+// kindName is the name of run i and of the other rounds of it.
+func (r *Rec) kindName(i int) string {
 	run := &r.Runs[i]
 	s := run.Name
 	add := func(t string) {
@@ -117,9 +126,6 @@ func (r *Rec) RunName(i int) string {
 	}
 	if s == "" {
 		return "run " + page.Int(i+1)
-	}
-	if n := r.Config.Repeat; n > 1 {
-		s += fmt.Sprintf(", %d of %d", r.turn(i)+1, n)
 	}
 	return s
 }

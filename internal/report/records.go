@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/uetkit/uetkit/internal/assert"
 	"github.com/uetkit/uetkit/internal/page"
 	"github.com/uetkit/uetkit/internal/units"
 )
@@ -70,7 +71,7 @@ func several(doc *page.Doc, recs []*Rec) {
 		h := r.Headline()
 		t.Rows = append(t.Rows, []page.Cell{
 			r.Badge(), page.T("%s", r.Name), page.T("%s", r.Test()), page.Maybe(r.mode()), page.T("%s", ends(r)), page.T("%d", len(r.Runs)),
-			page.Number(h.p50, 1e3, 2), page.Number(h.p99, 1e3, 2), page.Number(h.Goodput, 1e9, 3), h.Rtx,
+			Number(h.p50, 1e3, 2), Number(h.p99, 1e3, 2), Number(h.Goodput, 1e9, 3), h.Rtx,
 		})
 	}
 	doc.Badge = &good
@@ -166,16 +167,17 @@ func ends(r *Rec) string {
 	return s
 }
 
-// A Headline has the most important numbers of a record. nil means not measured.
+// A Headline has the most important numbers of a record: of a repeated test those of the
+// median round. nil means not measured.
 type Headline struct {
 	Msgs        int64
-	Goodput     *float64 // highest
-	Worst       *float64 // highest p99
-	Lost, Wrong *int64   // of all runs together
+	Goodput     *assert.Spread // highest
+	Worst       *float64       // highest p99 of all runs
+	Lost, Wrong *int64         // of all runs together
 	Rtx         page.Cell
 
 	size                  int64 // smallest size with a latency
-	p50, p99, rate        *float64
+	p50, p99, rate        *assert.Spread
 	goodputSize, rateSize int64
 	rtxNote               string
 	ok                    int64
@@ -185,24 +187,28 @@ type Headline struct {
 // Headline computes the headline of the record.
 func (r *Rec) Headline() Headline {
 	h := Headline{Rtx: page.None()}
-	var rtx, tx float64
-	counted, latency := false, false
-	for i := range r.Runs {
-		run := &r.Runs[i]
-		h.Msgs += run.Msgs
-		p99, goodput, rate := r.value(i, "p99"), r.value(i, "goodput"), r.value(i, "rate")
-		if run.Latency != nil && (!latency || run.Size < h.size) {
+	latency := false
+	for _, k := range r.kinds() {
+		run := &r.Runs[k[0]]
+		goodput, rate := r.spread(k, "goodput"), r.spread(k, "rate")
+		if slices.ContainsFunc(k, func(i int) bool { return r.Runs[i].Latency != nil }) && (!latency || run.Size < h.size) {
 			latency = true
-			h.size, h.p50, h.p99 = run.Size, r.value(i, "p50"), p99
-		}
-		if more(p99, h.Worst) {
-			h.Worst = p99
+			h.size, h.p50, h.p99 = run.Size, r.spread(k, "p50"), r.spread(k, "p99")
 		}
 		if more(goodput, h.Goodput) {
 			h.Goodput, h.goodputSize = goodput, run.Size
 		}
 		if more(rate, h.rate) {
 			h.rate, h.rateSize = rate, run.Size
+		}
+	}
+	var rtx, tx float64
+	counted := false
+	for i := range r.Runs {
+		run := &r.Runs[i]
+		h.Msgs += run.Msgs
+		if p99 := r.value(i, "p99"); p99 != nil && (h.Worst == nil || *p99 > *h.Worst) {
+			h.Worst = p99
 		}
 		if run.Lost != nil {
 			h.Lost = plus(h.Lost, *run.Lost)
@@ -225,13 +231,19 @@ func (r *Rec) Headline() Headline {
 		h.Rtx = page.Number(&rtx, 1, 0)
 		if tx > 0 {
 			h.rtxNote = fmt.Sprintf("%s %% of %s packets", page.Figures(100*rtx/tx), page.Count.Format(tx))
+			if r.repeated() {
+				h.rtxNote += " of all rounds"
+			}
 		}
 	}
 	return h
 }
 
-// more reports whether v was measured and exceeds before, which may be missing.
-func more(v, before *float64) bool { return v != nil && (before == nil || *v > *before) }
+// more reports whether v was measured and its median exceeds the one before, which may be
+// missing.
+func more(v, before *assert.Spread) bool {
+	return v != nil && (before == nil || v.Median > before.Median)
+}
 
 func plus(sum *int64, n int64) *int64 {
 	if sum != nil {
@@ -246,16 +258,16 @@ func tiles(r *Rec) page.Tiles {
 	var t page.Tiles
 	at := func(size int64) string { return "at size " + units.Size(size) }
 	if h.p50 != nil {
-		t = append(t, page.Tile{Name: "latency, p50", Value: page.Time.Format(*h.p50), Note: at(h.size)})
+		t = append(t, tile("latency, p50", page.Time, h.p50, at(h.size)))
 	}
 	if h.p99 != nil {
-		t = append(t, page.Tile{Name: "latency, p99", Value: page.Time.Format(*h.p99), Note: at(h.size)})
+		t = append(t, tile("latency, p99", page.Time, h.p99, at(h.size)))
 	}
 	if h.Goodput != nil {
-		t = append(t, page.Tile{Name: "goodput", Value: page.Bits.Format(*h.Goodput), Note: at(h.goodputSize)})
+		t = append(t, tile("goodput", page.Bits, h.Goodput, at(h.goodputSize)))
 	}
 	if h.rate != nil {
-		t = append(t, page.Tile{Name: "messages", Value: page.Rate.Format(*h.rate), Note: at(h.rateSize)})
+		t = append(t, tile("messages", page.Rate, h.rate, at(h.rateSize)))
 	}
 	t = append(t, page.Tile{Name: "sent again", Value: h.Rtx.Text, Note: h.rtxNote})
 	if h.Lost != nil {

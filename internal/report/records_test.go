@@ -171,7 +171,7 @@ func TestTilesShowNoZeroThatNobodyMeasured(t *testing.T) {
 		}
 	}
 	h := r.Headline()
-	if h.p50 == nil || *h.p50 != 5000 || h.size != 8 || !h.Rtx.Missing {
+	if h.p50 == nil || h.p50.Median != 5000 || h.size != 8 || !h.Rtx.Missing {
 		t.Errorf("%+v", h)
 	}
 }

@@ -23,13 +23,11 @@ type column struct {
 // maxRows bounds the runs that a table shows.
 const maxRows = 4096
 
-// setup returns the columns about set-up. runIndex maps a row of the table to a run; less
-// than 0 means that the row has none.
-func (r *Rec) setup(runIndex func(row int) int) []column {
-	took := func(name, help, key string, of func(*record.Run) int64) column {
+// setup returns the columns about set-up. of maps a row of the table to runs, or to none.
+func (r *Rec) setup(of func(row int) kind) []column {
+	took := func(name, help, key string, value func(*record.Run) int64) column {
 		return column{head: page.Head{Name: name, Unit: "ms", Help: help}, cell: func(row int) page.Cell {
-			i := runIndex(row)
-			return opt(i >= 0 && r.hasRun(i, key), func() page.Cell { return num(float64(of(&r.Runs[i]))/1e6, 3) })
+			return Number(of(row).spread(func(i int) *float64 { return float(r.hasRun(i, key), value(&r.Runs[i])) }), 1e6, 3)
 		}}
 	}
 	return []column{
@@ -65,6 +63,22 @@ func tableOf(caption string, n int, cols []column) page.Table {
 
 func num(v float64, prec int) page.Cell { return page.T("%s", page.Fixed(v, prec)) }
 
+// float is the pointer to a number, nil unless it was measured.
+func float[T int64 | float64](measured bool, v T) *float64 {
+	if !measured {
+		return nil
+	}
+	f := float64(v)
+	return &f
+}
+
+func floatOf(v *int64) *float64 {
+	if v == nil {
+		return nil
+	}
+	return float(true, *v)
+}
+
 // opt returns cell() if ok, else page.None.
 func opt(ok bool, cell func() page.Cell) page.Cell {
 	if !ok {
@@ -73,20 +87,28 @@ func opt(ok bool, cell func() page.Cell) page.Cell {
 	return cell()
 }
 
-// Results makes the table of all runs, with the columns of perftest.
+// Results makes the table of all runs, with the columns of perftest. Of a repeated test it has
+// medians.
 func (r *Rec) Results(caption string) page.Table {
-	run := func(i int) *record.Run { return &r.Runs[i] }
-	text := func(name string, tone page.Tone, of func(*record.Run) string) column {
-		return column{head: page.Head{Name: name, Left: true}, cell: func(i int) page.Cell {
-			c := page.Maybe(of(run(i)))
-			if !c.Missing {
-				c.Tone = tone
-			}
-			return c
-		}}
+	kinds := r.kinds()
+	t := r.results(caption, kinds)
+	if len(kinds) < len(r.Runs) {
+		t.Note = fmt.Sprintf("Medians of %d rounds; below each the least … most. ", r.Config.Repeat) + t.Note
+	}
+	return t
+}
+
+// results makes a table with a row for each kind.
+func (r *Rec) results(caption string, kinds []kind) page.Table {
+	run := func(row int) *record.Run { return &r.Runs[kinds[row][0]] }
+	text := func(name string, of func(*record.Run) string) column {
+		return column{head: page.Head{Name: name, Left: true}, cell: func(row int) page.Cell { return page.Maybe(of(run(row))) }}
 	}
 	metric := func(name, unit, help, metric string, per float64, prec int) column {
-		return column{head: page.Head{Name: name, Unit: unit, Help: help}, cell: func(i int) page.Cell { return page.Number(r.value(i, metric), per, prec) }}
+		return column{head: page.Head{Name: name, Unit: unit, Help: help}, cell: func(row int) page.Cell { return Number(r.spread(kinds[row], metric), per, prec) }}
+	}
+	of := func(row int, value func(i int, x *record.Run) *float64) *assert.Spread {
+		return kinds[row].spread(func(i int) *float64 { return value(i, &r.Runs[i]) })
 	}
 	µs := func(name, help, of string) column { return metric(name, "µs", help, of, 1e3, 2) }
 	cpu := func(name, help, of string) column {
@@ -98,18 +120,18 @@ func (r *Rec) Results(caption string) page.Table {
 		return c
 	}
 	cols := []column{
-		text("run", page.Plain, func(x *record.Run) string { return x.Name }),
-		text("op", page.Plain, func(x *record.Run) string { return x.Op }),
-		{head: page.Head{Name: "size", Unit: "B", Help: "of a message"}, always: true, cell: func(i int) page.Cell {
-			return opt(r.hasRun(i, "size"), func() page.Cell { return page.T("%s", units.Size(run(i).Size)) })
+		text("run", func(x *record.Run) string { return x.Name }),
+		text("op", func(x *record.Run) string { return x.Op }),
+		{head: page.Head{Name: "size", Unit: "B", Help: "of a message"}, always: true, cell: func(row int) page.Cell {
+			return opt(r.hasRun(kinds[row][0], "size"), func() page.Cell { return page.T("%s", units.Size(run(row).Size)) })
 		}},
 		metric("msgs", "", "messages or round trips that were measured", "msgs", 1, 0),
-		{head: page.Head{Name: "time", Unit: "s", Help: "what they took"}, cell: func(i int) page.Cell {
-			return opt(r.hasRun(i, "duration_ns"), func() page.Cell { return num(float64(run(i).DurationNS)/1e9, 2) })
+		{head: page.Head{Name: "time", Unit: "s", Help: "what they took"}, cell: func(row int) page.Cell {
+			return Number(of(row, func(i int, x *record.Run) *float64 { return float(r.hasRun(i, "duration_ns"), x.DurationNS) }), 1e9, 2)
 		}},
 	}
 	if t := r.Config.Test; t != "lat" && t != "bw" && t != "rate" { // these tests have it in the table of counters
-		cols = append(cols, r.setup(func(i int) int { return i })...)
+		cols = append(cols, r.setup(func(row int) kind { return kinds[row] })...)
 	}
 	cols = append(cols, []column{
 		µs("min", "", "min"),
@@ -123,11 +145,15 @@ func (r *Rec) Results(caption string) page.Table {
 		metric("goodput", "Gb/s", "", "goodput", 1e9, 3),
 		metric("", "MB/s", "", "goodput", 8e6, 1),
 		metric("rate", "msg/s", "", "rate", 1, 0),
-		{head: page.Head{Name: "sent", Help: "datagrams, or round trips with them that began, warm-up included"}, cell: func(i int) page.Cell {
-			return opt(run(i).Sent != nil, func() page.Cell { return page.T("%s", page.Int(*run(i).Sent)) })
+		{head: page.Head{Name: "sent", Help: "datagrams, or round trips with them that began, warm-up included"}, cell: func(row int) page.Cell {
+			return Number(of(row, func(_ int, x *record.Run) *float64 { return floatOf(x.Sent) }), 1, 0)
 		}},
-		{head: page.Head{Name: "lost", Help: "messages sent and not received"}, cell: func(i int) page.Cell {
-			return opt(run(i).Lost != nil, func() page.Cell { return page.BadIf(*run(i).Lost > 0 && run(i).Sent == nil, page.Int(*run(i).Lost)) })
+		{head: page.Head{Name: "lost", Help: "messages sent and not received"}, cell: func(row int) page.Cell {
+			c := Number(of(row, func(_ int, x *record.Run) *float64 { return floatOf(x.Lost) }), 1, 0)
+			if slices.ContainsFunc(kinds[row], func(i int) bool { x := &r.Runs[i]; return x.Lost != nil && *x.Lost > 0 && x.Sent == nil }) {
+				c.Tone = page.Bad
+			}
+			return c
 		}},
 		metric("bus", "Gb/s", "of a collective: what the busiest link carried", "busbw", 1e9, 3),
 		count("rtx", "packets sent again"),
@@ -137,8 +163,8 @@ func (r *Rec) Results(caption string) page.Table {
 		count("ecn", "packets marked: congestion experienced"),
 		cpu("cpu", "processor time of "+map[bool]string{false: "the client", true: "all ranks"}[r.World != nil], "cpu"),
 		cpu("cpu peer", "processor time of the server", "cpu-peer"),
-		{head: page.Head{Name: "data", Help: "messages whose bytes were verified", Left: true}, cell: func(i int) page.Cell {
-			d := run(i).DataCheck
+		{head: page.Head{Name: "data", Help: "messages whose bytes were verified", Left: true}, cell: func(row int) page.Cell {
+			d := r.checks(kinds[row])
 			return opt(d != nil, func() page.Cell {
 				if d.Wrong > 0 {
 					return page.BadIf(true, page.Int(d.OK)+" ok, "+page.Int(d.Wrong)+" wrong")
@@ -146,9 +172,12 @@ func (r *Rec) Results(caption string) page.Table {
 				return page.T("%s ok", page.Int(d.OK))
 			})
 		}},
-		text("ended by", page.Bad, func(x *record.Run) string { return x.Error }),
+		{head: page.Head{Name: "ended by", Left: true}, cell: func(row int) page.Cell {
+			why := r.errors(kinds[row])
+			return opt(why != "", func() page.Cell { return page.BadIf(true, why) })
+		}},
 	}...)
-	t := tableOf(caption, len(r.Runs), cols)
+	t := tableOf(caption, len(kinds), cols)
 	var notes []string
 	for _, w := range ways {
 		if slices.ContainsFunc(r.timed(), func(i int) bool { return r.way(i) == w }) {
@@ -228,11 +257,11 @@ func (r *Rec) Counters(caption string) page.Table {
 		}},
 	}
 	// Set-up is measured by the client.
-	cols = append(cols, r.setup(func(row int) int {
+	cols = append(cols, r.setup(func(row int) kind {
 		if ends[row].key != "transport" {
-			return -1
+			return nil
 		}
-		return ends[row].run
+		return kind{ends[row].run}
 	})...)
 	return tableOf(caption, len(ends), cols)
 }

@@ -1,6 +1,7 @@
 package report
 
 import (
+	"cmp"
 	"maps"
 	"math"
 	"slices"
@@ -15,47 +16,86 @@ import (
 // and closing, incast, collectives, soak.
 func (r *Rec) Special() []page.Block {
 	var out []page.Block
-	table := func(caption string, has func(i int) bool, cols []column) {
-		var rows []int
-		for i := range r.Runs {
-			if has(i) {
-				rows = append(rows, i)
+	all := r.kinds()
+	// The functions below get a row of the table; what they show is that of rows[row].
+	var rows []kind
+	table := func(caption string, has func(x *record.Run) bool, cols []column) {
+		rows = nil
+		for _, k := range all {
+			if k = slices.DeleteFunc(slices.Clone(k), func(i int) bool { return !has(&r.Runs[i]) }); len(k) > 0 {
+				rows = append(rows, k)
 			}
 		}
 		if len(rows) == 0 {
 			return
 		}
-		all := append([]column{{head: page.Head{Name: "run", Left: true}, cell: func(i int) page.Cell { return page.T("%s", r.RunName(i)) }}}, cols...)
-		for k := range all {
-			cell := all[k].cell
-			all[k].cell = func(row int) page.Cell { return cell(rows[row]) }
-		}
-		out = append(out, tableOf(caption, len(rows), all))
+		name := column{head: page.Head{Name: "run", Left: true}, cell: func(row int) page.Cell { return page.T("%s", r.kindName(rows[row][0])) }}
+		out = append(out, tableOf(caption, len(rows), append([]column{name}, cols...)))
 	}
-	col := func(name, unit, help string, path []any, cell func(*record.Run) page.Cell) column {
-		return column{head: page.Head{Name: name, Unit: unit, Help: help}, cell: func(i int) page.Cell {
-			return opt(r.hasRun(i, path...), func() page.Cell { return cell(&r.Runs[i]) })
+	figure := func(name, unit, help string, prec int, path []any, value func(*record.Run) float64) column {
+		return column{head: page.Head{Name: name, Unit: unit, Help: help}, cell: func(row int) page.Cell {
+			return Number(rows[row].spread(func(i int) *float64 {
+				if !r.hasRun(i, path...) {
+					return nil
+				}
+				return float(true, value(&r.Runs[i]))
+			}), 1, prec)
+		}}
+	}
+	// bad marks numbers that are not zero in some round.
+	bad := func(c column, wrong func(*record.Run) bool) column {
+		cell := c.cell
+		c.cell = func(row int) page.Cell {
+			out := cell(row)
+			if slices.ContainsFunc(rows[row], func(i int) bool { return wrong(&r.Runs[i]) }) {
+				out.Tone = page.Bad
+			}
+			return out
+		}
+		return c
+	}
+	// last is a text of the last run that has it.
+	last := func(name string, text func(*record.Run) string) column {
+		return column{head: page.Head{Name: name, Left: true}, cell: func(row int) page.Cell {
+			said := ""
+			for _, i := range rows[row] {
+				said = cmp.Or(text(&r.Runs[i]), said)
+			}
+			return page.Maybe(said)
 		}}
 	}
 	at := func(p ...any) []any { return p }
-	table("Open loop: requests begin at their time, and latency counts from there", func(i int) bool { return r.Runs[i].Load != nil }, []column{
-		col("offered", "", "requests meant to begin", at("load", "offered"), func(x *record.Run) page.Cell { return page.T("%s", page.Int(x.Load.Offered)) }),
-		col("offered", "/s", "", at("load", "offered_per_s"), func(x *record.Run) page.Cell { return num(x.Load.OfferedPer, 0) }),
-		col("late", "", "began late", at("load", "late"), func(x *record.Run) page.Cell { return page.T("%s", page.Int(x.Load.Late)) }),
-		col("late after", "µs", "", at("load", "late_after_ns"), func(x *record.Run) page.Cell { return num(float64(x.Load.LateAfterNS)/1e3, 1) }),
-		col("most late", "µs", "", at("load", "max_lag_ns"), func(x *record.Run) page.Cell { return num(float64(x.Load.MaxLagNS)/1e3, 1) }),
-		col("unsent", "", "never began", at("load", "unsent"), func(x *record.Run) page.Cell { return page.T("%s", page.Int(x.Load.Unsent)) }),
-		col("overloaded", "", "requests piled up to the end", at("load", "overloaded"), func(x *record.Run) page.Cell {
-			if x.Load.Overloaded {
-				return page.Mark("yes", page.Bad)
+	table("Open loop: requests begin at their time, and latency counts from there", func(x *record.Run) bool { return x.Load != nil }, []column{
+		figure("offered", "", "requests meant to begin", 0, at("load", "offered"), func(x *record.Run) float64 { return float64(x.Load.Offered) }),
+		figure("offered", "/s", "", 0, at("load", "offered_per_s"), func(x *record.Run) float64 { return x.Load.OfferedPer }),
+		figure("late", "", "began late", 0, at("load", "late"), func(x *record.Run) float64 { return float64(x.Load.Late) }),
+		figure("late after", "µs", "", 1, at("load", "late_after_ns"), func(x *record.Run) float64 { return float64(x.Load.LateAfterNS) / 1e3 }),
+		figure("most late", "µs", "", 1, at("load", "max_lag_ns"), func(x *record.Run) float64 { return float64(x.Load.MaxLagNS) / 1e3 }),
+		figure("unsent", "", "never began", 0, at("load", "unsent"), func(x *record.Run) float64 { return float64(x.Load.Unsent) }),
+		{head: page.Head{Name: "overloaded", Help: "requests piled up to the end"}, cell: func(row int) page.Cell {
+			said := page.None()
+			for _, i := range rows[row] {
+				switch {
+				case !r.hasRun(i, "load", "overloaded"):
+				case r.Runs[i].Load.Overloaded:
+					return page.Mark("yes", page.Bad)
+				default:
+					said = page.T("no")
+				}
 			}
-			return page.T("no")
-		}),
+			return said
+		}},
 	})
 	quantiles := func(name, key, sub string, of func(*record.Run) *record.Latency) []column {
 		q := func(which, jkey string, v func(*record.Latency) int64) column {
-			return column{head: page.Head{Name: name + " " + which, Unit: "µs"}, cell: func(i int) page.Cell {
-				return opt(of(&r.Runs[i]) != nil && r.hasRun(i, key, sub, jkey), func() page.Cell { return num(float64(v(of(&r.Runs[i])))/1e3, 1) })
+			return column{head: page.Head{Name: name + " " + which, Unit: "µs"}, cell: func(row int) page.Cell {
+				return Number(rows[row].spread(func(i int) *float64 {
+					l := of(&r.Runs[i])
+					if l == nil || !r.hasRun(i, key, sub, jkey) {
+						return nil
+					}
+					return float(true, v(l))
+				}), 1e3, 1)
 			}}
 		}
 		return []column{
@@ -71,36 +111,33 @@ func (r *Rec) Special() []page.Block {
 			return of(x.Churn)
 		}
 	}
-	table("Opening and closing", func(i int) bool { return r.Runs[i].Churn != nil }, append(
+	table("Opening and closing", func(x *record.Run) bool { return x.Churn != nil }, append(
 		quantiles("open", "churn", "open_ns", churn(func(c *record.Churn) *record.Latency { return c.Open })),
 		quantiles("close", "churn", "close_ns", churn(func(c *record.Churn) *record.Latency { return c.Close }))...))
-	table("Incast", func(i int) bool { return r.Runs[i].Incast != nil }, append([]column{
-		col("fairness", "", "Jain's index of the second half: 1 if all senders got the same", at("incast", "jain"), func(x *record.Run) page.Cell { return num(*x.Incast.Jain, 4) }),
-		col("fair from", "ms", "each sender within its part for good", at("incast", "convergence_ns"), func(x *record.Run) page.Cell { return num(float64(*x.Incast.ConvergenceNS)/1e6, 1) }),
-		col("within", "%", "of its share", at("incast", "within"), func(x *record.Run) page.Cell { return num(100*x.Incast.Within, 0) }),
-		col("rounds", "", "", at("incast", "rounds"), func(x *record.Run) page.Cell { return page.T("%s", page.Int(x.Incast.Rounds)) }),
+	table("Incast", func(x *record.Run) bool { return x.Incast != nil }, append([]column{
+		figure("fairness", "", "Jain's index of the second half: 1 if all senders got the same", 4, at("incast", "jain"), func(x *record.Run) float64 { return *x.Incast.Jain }),
+		figure("fair from", "ms", "each sender within its part for good", 1, at("incast", "convergence_ns"), func(x *record.Run) float64 { return float64(*x.Incast.ConvergenceNS) / 1e6 }),
+		figure("within", "%", "of its share", 0, at("incast", "within"), func(x *record.Run) float64 { return 100 * x.Incast.Within }),
+		figure("rounds", "", "", 0, at("incast", "rounds"), func(x *record.Run) float64 { return float64(x.Incast.Rounds) }),
 	}, quantiles("round", "incast", "round_ns", func(x *record.Run) *record.Latency {
 		if x.Incast == nil {
 			return nil
 		}
 		return x.Incast.Round
 	})...))
-	table("Transactions that failed", func(i int) bool { return r.Runs[i].Errors != nil }, []column{
-		col("failed", "", "", at("errors"), func(x *record.Run) page.Cell { return page.BadIf(*x.Errors > 0, page.Int(*x.Errors)) }),
-		{head: page.Head{Name: "the last one", Left: true}, cell: func(i int) page.Cell {
-			return page.Maybe(r.Runs[i].LastError)
-		}},
+	table("Transactions that failed", func(x *record.Run) bool { return x.Errors != nil }, []column{
+		bad(figure("failed", "", "", 0, at("errors"), func(x *record.Run) float64 { return float64(*x.Errors) }), func(x *record.Run) bool { return *x.Errors > 0 }),
+		last("the last one", func(x *record.Run) string { return x.LastError }),
 	})
-	µs := func(v float64) page.Cell { return num(v/1e3, 2) }
-	table("Collectives, as nccl-tests show them", func(i int) bool { return r.Runs[i].Coll != nil }, []column{
-		col("count", "", "elements of a block", at("coll", "count"), func(x *record.Run) page.Cell { return page.T("%s", page.Int(x.Coll.Count)) }),
-		col("time", "µs", "of an operation, at the slowest rank", at("coll", "time_ns"), func(x *record.Run) page.Cell { return µs(x.Coll.TimeNS) }),
-		col("fastest", "µs", "at the fastest rank", at("coll", "least_ns"), func(x *record.Run) page.Cell { return µs(x.Coll.LeastNS) }),
-		col("mean", "µs", "of all ranks", at("coll", "mean_ns"), func(x *record.Run) page.Cell { return µs(x.Coll.MeanNS) }),
-		col("algbw", "GB/s", "size over time", at("goodput_bps"), func(x *record.Run) page.Cell { return num(*x.GoodputBPS/8e9, 3) }),
-		col("busbw", "GB/s", "what the busiest link carried", at("coll", "bus_bps"), func(x *record.Run) page.Cell { return num(*x.Coll.BusBPS/8e9, 3) }),
-		col("wrong", "", "elements of those that were verified", at("coll", "wrong"), func(x *record.Run) page.Cell { return page.BadIf(x.Coll.Wrong > 0, page.Int(x.Coll.Wrong)) }),
-		{head: page.Head{Name: "algorithm", Left: true}, cell: func(i int) page.Cell { return page.Maybe(r.Runs[i].Coll.Algorithm) }},
+	table("Collectives, as nccl-tests show them", func(x *record.Run) bool { return x.Coll != nil }, []column{
+		figure("count", "", "elements of a block", 0, at("coll", "count"), func(x *record.Run) float64 { return float64(x.Coll.Count) }),
+		figure("time", "µs", "of an operation, at the slowest rank", 2, at("coll", "time_ns"), func(x *record.Run) float64 { return x.Coll.TimeNS / 1e3 }),
+		figure("fastest", "µs", "at the fastest rank", 2, at("coll", "least_ns"), func(x *record.Run) float64 { return x.Coll.LeastNS / 1e3 }),
+		figure("mean", "µs", "of all ranks", 2, at("coll", "mean_ns"), func(x *record.Run) float64 { return x.Coll.MeanNS / 1e3 }),
+		figure("algbw", "GB/s", "size over time", 3, at("goodput_bps"), func(x *record.Run) float64 { return *x.GoodputBPS / 8e9 }),
+		figure("busbw", "GB/s", "what the busiest link carried", 3, at("coll", "bus_bps"), func(x *record.Run) float64 { return *x.Coll.BusBPS / 8e9 }),
+		bad(figure("wrong", "", "elements of those that were verified", 0, at("coll", "wrong"), func(x *record.Run) float64 { return float64(x.Coll.Wrong) }), func(x *record.Run) bool { return x.Coll.Wrong > 0 }),
+		last("algorithm", func(x *record.Run) string { return x.Coll.Algorithm }),
 	})
 	for i := range r.Runs {
 		if m := r.Runs[i].Mesh; m != nil {
@@ -207,5 +244,5 @@ func rounds(s *record.Soak) []page.Block {
 
 // Blocks returns everything about the record's runs except the figures of latency.
 func (r *Rec) Blocks(caption string) []page.Block {
-	return append([]page.Block{r.Results(caption)}, r.Special()...)
+	return slices.Concat([]page.Block{r.Results(caption)}, r.rounds(), r.Special())
 }

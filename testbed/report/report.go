@@ -270,7 +270,7 @@ func hosts(r *result.Result) page.Table {
 		if x.Wrong != nil {
 			wrong = page.BadIf(*x.Wrong > 0, page.Int(*x.Wrong))
 		}
-		row = append(row, msgs, page.Number(x.Goodput, 1e9, 3), page.Number(x.Worst, 1e3, 1), lost, wrong, rtx, page.BadIf(h.Record != nil, why))
+		row = append(row, msgs, report.Number(x.Goodput, 1e9, 3), page.Number(x.Worst, 1e3, 1), lost, wrong, rtx, page.BadIf(h.Record != nil, why))
 		t.Rows = append(t.Rows, row)
 	}
 	return t
