@@ -89,7 +89,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 		fmt.Fprintf(stderr, "testbed: %s\n", oneLine(err))
 		return exitFailed
 	}
-	fmt.Fprintf(stderr, "testbed: %s (see %s -h)\n", oneLine(err), cmd.CommandPath())
+	fmt.Fprintf(stderr, "testbed: %s%s (see %s -h)\n", oneLine(err), cli.MeantFlag(cmd, err), cmd.CommandPath())
 	return exitUsage
 }
 
@@ -114,6 +114,12 @@ Exit status: 0 all passed (inconclusive runs, on a machine that was too slow to 
 shown), 1 one failed or could not be run, 2 usage, 127 none is supported here, 130
 interrupted.`
 
+// commands are those that people use.
+var commands = []string{"list", "new", "explain", "up", "run", "watch", "report", "down"}
+
+// substrates are the values of --substrate.
+var substrates = []string{"docker", "netns", "sim", "auto"}
+
 func newCommand(cfg *config) *cobra.Command {
 	root := &cobra.Command{
 		Use: "testbed", Short: "Ultra Ethernet Transport on a bad network", Long: rootLong,
@@ -121,7 +127,7 @@ func newCommand(cfg *config) *cobra.Command {
 		CompletionOptions: cobra.CompletionOptions{HiddenDefaultCmd: true},
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) > 0 {
-				return fmt.Errorf("unknown command %q: there are list, new, explain, up, run, watch, report, down", args[0])
+				return fmt.Errorf("unknown command %q: there are %s%s", args[0], strings.Join(commands, ", "), cli.Meant(args[0], commands...))
 			}
 			return nil
 		},
@@ -153,12 +159,12 @@ func (cfg *config) registry() (*lab.Registry, error) {
 func (cfg *config) addLab(c *cobra.Command) {
 	f := c.Flags()
 	f.SortFlags = false
-	f.StringVar(&cfg.substrate, "substrate", "auto", "what labs are made of: `docker|netns|sim|auto`")
+	f.StringVar(&cfg.substrate, "substrate", "auto", "`KIND` of lab: docker, netns, sim, or auto, the first that can be used here")
 	f.Uint64Var(&cfg.seed, "seed", 0, "`N` that decides everything random (default random; it is printed)")
 	f.StringSliceVar(&cfg.images, "image", nil, "containers of another implementation: `ROLE=IMAGE`, role server or client (repeatable; testbed/README.md has the contract)")
 	f.StringVar(&cfg.bin, "bin", "", "`FOLDER` with the programs testbed, uetperf and uetswitch, static (default: beside this program, or built here)")
 	f.BoolVarP(&cfg.quiet, "quiet", "q", false, "no progress")
-	cli.Values(c, "substrate", "docker", "netns", "sim", "auto")
+	cli.Values(c, "substrate", substrates...)
 	cli.Values(c, "image", "server=", "client=")
 	cli.Folders(c, "bin")
 	cli.Free(c, "seed")
@@ -184,11 +190,10 @@ func (cfg *config) checkImages() (map[string]string, error) {
 }
 
 func (cfg *config) checkSubstrate() error {
-	switch cfg.substrate {
-	case "docker", "netns", "sim", "auto":
+	if slices.Contains(substrates, cfg.substrate) {
 		return nil
 	}
-	return fmt.Errorf("--substrate %q is not docker, netns, sim or auto", cfg.substrate)
+	return fmt.Errorf("--substrate %q is not docker, netns, sim or auto%s", cfg.substrate, cli.Meant(cfg.substrate, substrates...))
 }
 
 func runCommand(cfg *config) *cobra.Command {
@@ -218,7 +223,7 @@ name of one that the program carries, or the path of a folder with a scenario.to
 	f.StringSliceVar(&cfg.only, "only", nil, "`TAGS` or names (with * and ?), by comma: only scenarios that have one")
 	f.IntVar(&cfg.parallel, "parallel", 1, "play `N` scenarios at once, each in a lab of its own")
 	f.StringVar(&cfg.out, "out", "testbed-results", "`FOLDER` for results")
-	f.BoolVar(&cfg.keep, "keep", false, "leave labs up; `testbed down` takes them down")
+	f.BoolVar(&cfg.keep, "keep", false, "leave labs up; \"testbed down\" takes them down")
 	f.BoolVar(&cfg.switchLog, "switch-log", false, "log every packet that passes the switch, not only what happened to some")
 	f.BoolVar(&cfg.noBench, "no-bench", false, "do not measure what the switch forwards here")
 	cli.Folders(c, "out")

@@ -34,7 +34,18 @@ func explainCommand(cfg *config) *cobra.Command {
 	return &cobra.Command{
 		Use: "explain [KEY]", Short: "say what the keys of a scenario mean, and how their values are written",
 		Example: "  testbed explain\n  testbed explain rule\n  testbed explain event.on",
-		Args:    cobra.MaximumNArgs(1),
+		Args: func(_ *cobra.Command, args []string) error {
+			if len(args) > 1 {
+				return fmt.Errorf("explain takes one KEY, not %d", len(args))
+			}
+			return nil
+		},
+		ValidArgsFunction: func(_ *cobra.Command, args []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
+			if len(args) > 0 {
+				return nil, cobra.ShellCompDirectiveNoFileComp
+			}
+			return scenario.Keys(), cobra.ShellCompDirectiveNoFileComp
+		},
 		RunE: func(_ *cobra.Command, args []string) error {
 			return scenario.Explain(cfg.stdout, strings.Join(args, ""))
 		},

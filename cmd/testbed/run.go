@@ -61,9 +61,14 @@ func (cfg *config) scenarios(names []string) ([]*scenario.Scenario, error) {
 		}
 	}
 	if len(out) == 0 {
-		return nil, fmt.Errorf("--only: no scenario has the name or tag %s: `testbed list` shows all with their tags", strings.Join(cfg.only, " or "))
+		return nil, cfg.noneChosen()
 	}
 	return out, nil
+}
+
+// noneChosen is the error about an --only that selects nothing.
+func (cfg *config) noneChosen() error {
+	return fmt.Errorf("--only: no scenario has the name or tag %s: `testbed list` shows all with their tags", strings.Join(cfg.only, " or "))
 }
 
 func (cfg *config) say(format string, args ...any) {

@@ -22,6 +22,7 @@ import (
 
 // list is the command list: one scenario a line.
 func (cfg *config) list() error {
+	any := false
 	for _, name := range scenario.Names() {
 		sc, err := scenario.Load(name)
 		if err != nil {
@@ -30,6 +31,7 @@ func (cfg *config) list() error {
 		if !chosen(sc, cfg.only) {
 			continue
 		}
+		any = true
 		on := "docker netns sim"
 		if len(sc.Substrates) > 0 {
 			on = strings.Join(sc.Substrates, " ")
@@ -39,6 +41,9 @@ func (cfg *config) list() error {
 			tags = "-"
 		}
 		fmt.Fprintf(cfg.stdout, "%-22s %-10s %-17s %s\n", name, tags, on, sc.Question)
+	}
+	if !any {
+		return cfg.noneChosen()
 	}
 	return nil
 }
@@ -120,7 +125,7 @@ func load(dir string) ([]*result.Result, error) {
 		return nil
 	})
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, fmt.Errorf("there is no folder %s: `testbed run --out` makes one", dir)
+		return nil, fmt.Errorf("there is no folder %s: `testbed run --out %s` makes it", dir, dir)
 	}
 	if err != nil {
 		return nil, err

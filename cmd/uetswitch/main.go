@@ -53,7 +53,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	root.SetArgs(args)
 	root.SetOut(stdout)
 	root.SetErr(stderr)
-	err := root.ExecuteContext(ctx)
+	cmd, err := root.ExecuteContextC(ctx)
 	if err == nil {
 		return exitOK
 	}
@@ -64,7 +64,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	text := cli.Usage(err)
 	var u *usage
 	if errors.As(err, &u) {
-		fmt.Fprintf(stderr, "uetswitch: %s (see uetswitch -h)\n", text)
+		fmt.Fprintf(stderr, "uetswitch: %s%s (see uetswitch -h)\n", text, cli.MeantFlag(cmd, err))
 		return exitUsage
 	}
 	fmt.Fprintf(stderr, "uetswitch: %s\n", text)
@@ -110,7 +110,7 @@ func newCommand(stdout, stderr io.Writer) *cobra.Command {
 	}
 	none := func(_ *cobra.Command, args []string) error {
 		if len(args) > 0 {
-			return &usage{fmt.Errorf("unknown argument %q", args[0])}
+			return &usage{fmt.Errorf("unknown argument %q%s", args[0], cli.Meant(args[0], "run", "bench", "completion"))}
 		}
 		return nil
 	}

@@ -103,6 +103,9 @@ func Share(name string, p float64) error {
 	if p >= 0 && p <= 1 {
 		return nil
 	}
+	if p > 1 && p <= 100 {
+		return fmt.Errorf("%s: %v is no share of 1: %s = %g is meant (%v %%)?", name, p, name, p/100, p)
+	}
 	return fmt.Errorf("%s: %v is no share: give 0 to 1", name, p)
 }
 

@@ -116,3 +116,28 @@ func TestValuesAreCompleted(t *testing.T) {
 		}
 	}
 }
+
+func TestMeant(t *testing.T) {
+	for word, want := range map[string]string{"rnu": ": did you mean run?", "Dokcer": ": did you mean docker?", "zzzzzz": "", "": "", "n": ""} {
+		if got := Meant(word, "list", "run", "docker", "netns"); got != want {
+			t.Errorf("%s: %q, want %q", word, got, want)
+		}
+	}
+	for flag, want := range map[string]string{"--mdoe": ": did you mean --mode?", "--hiddn": "", "--zzz": "", "-x": "", "--mode": ""} {
+		root := tree()
+		root.SetArgs([]string{"go", flag})
+		cmd, err := root.ExecuteC()
+		if got := MeantFlag(cmd, err); got != want {
+			t.Errorf("%s: %q, want %q (%v)", flag, got, want, err)
+		}
+	}
+}
+
+func TestUsageOfASwitch(t *testing.T) {
+	root := tree()
+	root.PersistentFlags().Bool("keep", false, "")
+	root.SetArgs([]string{"go", "--keep=maybe"})
+	if err := root.Execute(); err == nil || Usage(err) != "--keep: \"maybe\" is neither true nor false" {
+		t.Errorf("%v", err)
+	}
+}

@@ -19,6 +19,8 @@ func Usage(err error) string {
 	why := bad.Unwrap().Error()
 	var num *strconv.NumError
 	switch {
+	case bad.GetFlag().Value.Type() == "bool":
+		why = fmt.Sprintf("%q is neither true nor false", bad.GetValue())
 	case errors.As(err, &num) && errors.Is(err, strconv.ErrRange):
 		why = bad.GetValue() + " is out of range"
 	case errors.As(err, &num):

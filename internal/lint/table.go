@@ -85,7 +85,7 @@ var House = Table{
 		},
 		{
 			Dir: "internal/cli", May: []string{"internal/version"}, Foreign: []string{"github.com/spf13/cobra", "github.com/spf13/pflag"},
-			Why: "version, completion and manual pages are the same in all programs",
+			Why: "version, completion, manual pages and the nearest word are the same in all programs",
 		},
 		{Dir: "internal/said", Foreign: []string{"github.com/rogpeppe/go-internal"}, Why: "for the scripts that test programs: what wrong command lines say"},
 		{Dir: "internal/release", May: []string{"internal/version"}, Why: "an archive is called as its programs call themselves"},

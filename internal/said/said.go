@@ -1,4 +1,5 @@
-// Package said is for tests: a script of testscript lists command lines, and keeps what each says.
+// Package said is for tests: a script of testscript, or a file, lists command lines, and keeps what
+// each says.
 package said
 
 import (
@@ -8,6 +9,7 @@ import (
 	"os/exec"
 	"regexp"
 	"strings"
+	"testing"
 
 	"github.com/rogpeppe/go-internal/testscript"
 )
@@ -56,6 +58,42 @@ func Table(ts *testscript.TestScript, neg bool, args []string) {
 		}
 	}
 	ts.Check(os.WriteFile(ts.MkAbs("said"), []byte(out.String()), 0o666))
+}
+
+// Golden runs the command lines of a file in this process, and fails if one of them does not end and say
+// what stands indented below it in the file. Lines that begin with # are comments. UPDATE=1 writes
+// the file anew.
+func Golden(t testing.TB, file string, run func(words []string) (code int, said string)) {
+	t.Helper()
+	want, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got strings.Builder
+	for line := range strings.Lines(string(want)) {
+		if strings.HasPrefix(line, "  ") {
+			continue
+		}
+		line = strings.TrimSpace(line)
+		got.WriteString(line + "\n")
+		if line == "" || line[0] == '#' {
+			continue
+		}
+		code, text := run(Words(line))
+		for l := range strings.Lines(text) {
+			fmt.Fprintf(&got, "  %d  %s\n", code, strings.TrimRight(l, "\n"))
+		}
+	}
+	if got.String() == string(want) {
+		return
+	}
+	if os.Getenv("UPDATE") == "" {
+		t.Errorf("%s: UPDATE=1 writes it anew; now they say\n%s", file, &got)
+		return
+	}
+	if err := os.WriteFile(file, []byte(got.String()), 0o666); err != nil {
+		t.Fatal(err)
+	}
 }
 
 type mask struct {

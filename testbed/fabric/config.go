@@ -43,8 +43,8 @@ type Port struct {
 	To   Line `toml:"to" json:"to"`
 }
 
-// A Line is one part of a packet's way through the switch, in one direction. The zero Line
-// is a perfect wire without a rate limit.
+// A Line is one part of a packet's way through the switch, in one direction. Empty it is
+// a perfect wire without a rate limit.
 type Line struct {
 	// Rate is the rate of IP packets in bits per second; 0 means no limit. Delay is the delay of
 	// a packet after its transmission. Jitter is added to it, uniform in [0, Jitter);
@@ -54,8 +54,8 @@ type Line struct {
 	Jitter  Duration `toml:"jitter" json:"jitter,omitempty"`
 	InOrder bool     `toml:"in_order" json:"in_order,omitempty"`
 	// Queue is how many bytes of the low class may wait for the rate; packets beyond that
-	// are dropped (tail drop). The packet being transmitted does not count. 0 means 1 MiB
-	// (DefaultQueue). The high class (ACKs, control and trimmed packets) goes first and has
+	// are dropped (tail drop). The packet being transmitted does not count. 0 means 1 MiB.
+	// The high class (ACKs, control and trimmed packets) goes first and has
 	// a queue of its own, of QueueHigh bytes (0 means Queue).
 	Queue     Bytes `toml:"queue" json:"queue,omitempty"`
 	QueueHigh Bytes `toml:"queue_high" json:"queue_high,omitempty"`
@@ -73,34 +73,39 @@ type Line struct {
 	// Down drops packets as they enter, and queued packets when their turn comes, like an
 	// unplugged cable. Packets that have left the queue still arrive.
 	Down bool `toml:"down" json:"down,omitempty"`
-	// Rules are applied in order. Each sees the packets that those before it let through.
+	// Rules do what a perfect line would not, in this order. Each sees the packets that those before it let through.
 	Rules []Rule `toml:"rule" json:"rules,omitempty"`
 }
 
 // ECN configures how a queue marks.
 type ECN struct {
+	// Up to Min bytes waiting nothing is marked, beyond Max all.
 	Min  Bytes   `toml:"min" json:"min"`
 	Max  Bytes   `toml:"max" json:"max"`
-	Prob float64 `toml:"prob" json:"prob,omitempty"` // at Max; 0 means 1
+	Prob float64 `toml:"prob" json:"prob,omitempty"` // the probability at Max; 0 means 1
 }
 
 // Trim configures how a queue trims (UE 1.0.1, packet trimming).
 type Trim struct {
+	// After is how many bytes must wait for packets to be trimmed, AfterRTX how many for resent ones
+	// (0 means 1.5 × After).
 	After    Bytes `toml:"after" json:"after"`
-	AfterRTX Bytes `toml:"after_rtx" json:"after_rtx,omitempty"` // 0 means 1.5 × After
+	AfterRTX Bytes `toml:"after_rtx" json:"after_rtx,omitempty"`
 	// Keep is how many bytes of a trimmed packet stay, from the IP header on. 0 means up to the
 	// end of the PDS and SES headers (at least 64). Of a sealed packet, whose headers
 	// cannot be read, the longest possible headers stay.
 	Keep int `toml:"keep" json:"keep,omitempty"`
 	// LastHop chooses the code point of trimmed packets: that of the last hop (incast, no
-	// fault of the path) or that of an earlier hop. Empty means last hop on a To line, earlier
+	// fault of the path) or that of an earlier hop. Empty means last hop on the line to a host, earlier
 	// hop on the others.
 	LastHop *bool `toml:"last_hop" json:"last_hop,omitempty"`
 }
 
-// Classes are the DSCP values (0 to 63) that hosts and switch agree on. The zero value
-// stands for DefaultClasses.
+// Classes are the DSCP values (0 to 63) that hosts and switch agree on. Left out they
+// are 10, 12, 26, 28 and 46 in this order.
 type Classes struct {
+	// Trimmable packets may be trimmed, TrimmableRTX are those that are sent again. Trimmed and
+	// TrimmedLastHop is what they become.
 	Trimmable      uint8 `toml:"trimmable" json:"trimmable"`
 	TrimmableRTX   uint8 `toml:"trimmable_rtx" json:"trimmable_rtx"`
 	Trimmed        uint8 `toml:"trimmed" json:"trimmed"`
@@ -122,10 +127,10 @@ var DefaultClasses = Classes{Trimmable: 10, TrimmableRTX: 12, Trimmed: 26, Trimm
 // the count of earlier rules of that name on the line determine it; other rules do not
 // change it.
 type Rule struct {
-	// Name identifies the rule in Events and in the Log. Empty means the first thing it does
+	// Name identifies the rule in events and in the log of the switch. Empty means the first thing it does
 	// ("loss").
 	Name string `toml:"name" json:"name"`
-	// Match selects packets; the zero Match selects all.
+	// Match selects packets; an empty one selects all.
 	Match Match `toml:"match" json:"match"`
 
 	// Loss is the share that is lost, independently. Burst is clustered loss of the others.
@@ -168,13 +173,15 @@ type Rule struct {
 	Replay *Replay `toml:"replay" json:"replay,omitempty"`
 }
 
-// Burst is clustered loss. Its Max cannot be set in scenarios.
+// Burst is clustered loss: packets begin and end bursts by chance, and those of a burst are lost by
+// chance. Its longest time cannot be set in scenarios.
 type Burst = badnet.Burst
 
 // Replay records up to Keep packets (0 means 4096) and resends Rate of them per second, chosen
 // at random, each at least After old. When it is full, a new packet replaces a random one
 // that is old enough to be resent.
 type Replay struct {
+	// Keep is how many packets are kept, Rate how many are sent a second, After how old they are at least.
 	Keep  int      `toml:"keep" json:"keep,omitempty"`
 	Rate  float64  `toml:"rate" json:"rate"`
 	After Duration `toml:"after" json:"after,omitempty"`

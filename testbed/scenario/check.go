@@ -1,6 +1,7 @@
 package scenario
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"regexp"
@@ -17,6 +18,7 @@ import (
 var (
 	Tests      = []string{"ping", "lat", "bw", "rate", "load", "soak", "rr"}
 	Substrates = []string{"docker", "netns", "sim"}
+	roles      = []string{"server", "client"}
 	ops        = []string{"send", "tsend", "inject"}
 	actions    = []string{"pause", "kill", "restart", "rekey"}
 	securities = []string{"off", "psk", "tls"}
@@ -74,10 +76,37 @@ func oneOf(v string, among []string) error {
 		return nil
 	}
 	how := strings.Join(among, ", ")
-	if c := spelling.Closest(v, among, 3); c != "" {
+	if c := meantBy(v, among); c != "" {
 		how += ": " + c + " is meant?"
 	}
 	return fmt.Errorf("%q is not one of %s", v, how)
+}
+
+// longWords are words that people write for one of ours.
+var longWords = map[string]string{
+	"bandwidth": "bw", "throughput": "bw", "latency": "lat", "pingpong": "lat", "request": "rr", "transactions": "rr",
+	"container": "docker", "namespace": "netns", "simulator": "sim", "tagged": "tsend", "ordered": "rod", "unordered": "rud",
+	"stop": "pause", "crash": "kill", "start": "restart", "clear": "off", "none": "off",
+}
+
+// meantBy returns the word of the list that is meant by v, "" if that is not known.
+func meantBy(v string, among []string) string {
+	v = strings.ToLower(v)
+	if slices.Contains(among, v) {
+		return v
+	}
+	known := slices.Clone(among)
+	for long, word := range longWords {
+		if slices.Contains(among, word) {
+			known = append(known, long)
+		}
+	}
+	slices.Sort(known)
+	c := spelling.Closest(v, known, max(min(3, len(v)), len(v)/2))
+	if word := longWords[c]; slices.Contains(among, word) {
+		return word
+	}
+	return c
 }
 
 // faults returns the first fault, or nil.
@@ -127,7 +156,7 @@ func (s *Scenario) hostFaults() *fault {
 		case slices.Contains(metrics.Reserved, h.Name):
 			return bad("name", "%q means something else in assertions: take another", h.Name)
 		case h.Role != "server" && h.Role != "client":
-			return bad("role", "%q is not one of server, client", h.Role)
+			return bad("role", "%w", cmp.Or(oneOf(h.Role, roles), errors.New("it is missing: server or client")))
 		case h.Count < 0:
 			return bad("count", "%d is negative", h.Count)
 		}
@@ -247,7 +276,7 @@ func (s *Scenario) actionFaults() *fault {
 		}
 		hosts := s.named("", false)
 		if err := oneOf(a.Do, actions); err != nil || a.Do == "" {
-			return bad("do", "%q is not one of %s", a.Do, strings.Join(actions, ", "))
+			return bad("do", "%w", cmp.Or(err, fmt.Errorf("it is missing: one of %s", strings.Join(actions, ", "))))
 		}
 		switch {
 		case a.At < 0:

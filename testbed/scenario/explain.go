@@ -7,7 +7,6 @@ import (
 	"go/parser"
 	"go/token"
 	"io"
-	"net/netip"
 	"reflect"
 	"regexp"
 	"slices"
@@ -30,9 +29,10 @@ type table struct {
 
 // An entry is one or more keys that one comment explains.
 type entry struct {
-	keys []string
-	how  []string // how the value of each is written
-	doc  string
+	keys  []string
+	how   []grammar // how the value of each is written
+	kinds []reflect.Kind
+	doc   string
 }
 
 // Explain writes what the keys of a scenario.toml mean: all of them, or those of one table or
@@ -62,7 +62,11 @@ func Explain(w io.Writer, what string) error {
 		for _, e := range said {
 			fmt.Fprintln(w)
 			for i, k := range e.keys {
-				fmt.Fprintf(w, "  %s = %s\n", k, e.how[i])
+				line := fmt.Sprintf("  %s = %s", k, e.how[i].example)
+				if of := e.how[i].of; of != "" {
+					line = fmt.Sprintf("%-28s # %s", line, of)
+				}
+				fmt.Fprintln(w, line)
 			}
 			wrap(w, "      ", e.doc)
 		}
@@ -72,10 +76,34 @@ func Explain(w io.Writer, what string) error {
 		return nil
 	}
 	how := "`testbed explain` shows them all"
+	if strings.Contains(what, ".") {
+		names = Keys()
+	}
 	if c := spelling.Closest(what, names, 3); c != "" {
 		how = c + " is meant? " + how
 	}
 	return fmt.Errorf("no table or key %q in a scenario: %s", what, how)
+}
+
+// Keys returns what Explain knows: the tables, and their keys behind a dot; those of the file itself
+// stand alone.
+func Keys() (keys []string) {
+	for _, t := range explained() {
+		if t.name != "scenario" {
+			keys = append(keys, t.name)
+		}
+		for _, e := range t.keys {
+			for _, k := range e.keys {
+				if t.name != "scenario" {
+					k = t.name + "." + k
+				}
+				if !slices.Contains(keys, k) {
+					keys = append(keys, k)
+				}
+			}
+		}
+	}
+	return keys
 }
 
 // has reports whether one of the places of the table and a key of it are the path what.
@@ -107,10 +135,9 @@ func explained() []*table {
 			}
 			return
 		}
-		t := &table{name: strings.ToLower(typ.Name()), at: []string{at}, doc: docs[typ.Name()].of}
+		t := &table{name: strings.ToLower(typ.Name()), at: []string{at}, doc: inKeys(docs[typ.Name()].of, typ)}
 		seen[typ] = t
 		out = append(out, t)
-		keys := strings.NewReplacer(renamed(typ)...)
 		var inside []func()
 		place := func(key string) string {
 			if t.name == "scenario" {
@@ -124,24 +151,29 @@ func explained() []*table {
 			if key == "" || key == "-" {
 				continue
 			}
-			inner, how := f.Type, ""
+			inner, how := f.Type, grammarOf(t.name, key, f.Type)
 			for inner.Kind() == reflect.Pointer || inner.Kind() == reflect.Slice {
 				inner = inner.Elem()
 			}
-			if how = written(f.Type); how == "" {
-				how = "{ … }, see " + strings.ToLower(inner.Name())
+			isTable := kindOf(inner) == reflect.Struct
+			if isTable {
+				how.example = "{ … }, see " + strings.ToLower(inner.Name())
 				if f.Type.Kind() == reflect.Slice {
-					how = "[{ … }], or [[" + place(key) + "]], see " + strings.ToLower(inner.Name())
+					how.example = "[{ … }], or [[" + place(key) + "]], see " + strings.ToLower(inner.Name())
 				}
 			}
 			doc := docs[typ.Name()].fields[f.Name]
 			if n := len(t.keys); doc == above && n > 0 {
 				e := &t.keys[n-1]
-				e.keys, e.how = append(e.keys, key), append(e.how, how)
+				e.keys, e.how, e.kinds = append(e.keys, key), append(e.how, how), append(e.kinds, kindOf(f.Type))
 			} else {
-				t.keys = append(t.keys, entry{[]string{key}, []string{how}, keys.Replace(doc)})
+				types := []reflect.Type{typ}
+				if isTable {
+					types = append(types, inner)
+				}
+				t.keys = append(t.keys, entry{[]string{key}, []grammar{how}, []reflect.Kind{kindOf(f.Type)}, inKeys(doc, types...)})
 			}
-			if written(f.Type) == "" {
+			if isTable {
 				inside = append(inside, func() { walk(inner, place(key)) })
 			}
 		}
@@ -153,50 +185,29 @@ func explained() []*table {
 	return out
 }
 
-// renamed returns the names of fields and the keys that stand for them in texts.
-func renamed(typ reflect.Type) (pairs []string) {
-	for i := range typ.NumField() {
-		f := typ.Field(i)
-		if key := f.Tag.Get("toml"); key != "" && key != "-" {
-			for _, end := range []string{" ", ",", ".", ";", ":", ")"} {
-				pairs = append(pairs, f.Name+end, "`"+key+"`"+end)
+// name matches a word that may be the name of a field or type.
+var name = regexp.MustCompile(`\b[A-Z]\w*\b`)
+
+// inKeys returns a text of comments for people who write scenarios: fields are called by their
+// keys, those of the first type that has one of the name, and types by the names of their tables.
+func inKeys(text string, types ...reflect.Type) string {
+	return name.ReplaceAllStringFunc(text, func(word string) string {
+		for _, t := range types {
+			if f, ok := t.FieldByName(word); ok {
+				if key := f.Tag.Get("toml"); key != "" && key != "-" {
+					return "`" + key + "`"
+				}
 			}
 		}
-	}
-	return pairs
+		if slices.Contains(tableNames, word) {
+			return "`" + strings.ToLower(word) + "`"
+		}
+		return word
+	})
 }
 
-// written says how a value of a type is written; "" for tables.
-func written(t reflect.Type) string {
-	for t.Kind() == reflect.Pointer {
-		t = t.Elem()
-	}
-	switch t {
-	case reflect.TypeFor[fabric.Duration]():
-		return `"1.5ms"`
-	case reflect.TypeFor[fabric.Bytes]():
-		return `"64KiB"`
-	case reflect.TypeFor[fabric.Rate]():
-		return `"200Mbit/s"`
-	case reflect.TypeFor[netip.Prefix]():
-		return `"198.18.16.0/24"`
-	}
-	switch t.Kind() {
-	case reflect.String:
-		return `"…"`
-	case reflect.Bool:
-		return "true"
-	case reflect.Float64:
-		return "0.02"
-	case reflect.Int, reflect.Int64, reflect.Uint64, reflect.Uint16, reflect.Uint8:
-		return "4"
-	case reflect.Slice:
-		if inner := written(t.Elem()); inner != "" {
-			return "[" + inner + ", …]"
-		}
-	}
-	return ""
-}
+// tableNames are the Go types of tables.
+var tableNames = []string{"Scenario", "Host", "Fabric", "Traffic", "Action", "Assert", "Line", "ECN", "Trim", "Classes", "Rule", "Burst", "Replay", "Match", "Event"}
 
 // described has the comments of a type and of its fields.
 type described struct {

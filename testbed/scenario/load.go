@@ -83,6 +83,9 @@ func Parse(file string, data []byte) (*Scenario, error) {
 	if err != nil {
 		var pe toml.ParseError
 		if errors.As(err, &pe) {
+			if how := l.unquoted(pe.Position.Line); how != "" {
+				return nil, fmt.Errorf("%s:%d: %s", file, pe.Position.Line, how)
+			}
 			key := pe.LastKey
 			if key != "" {
 				key += ": "
@@ -127,16 +130,110 @@ func (l *locator) meant(line int, key, why string) string {
 	case strings.HasSuffix(why, "destination has type string"):
 		return fmt.Sprintf("it is written in quotes: %s = %q", key, v)
 	case strings.Contains(why, "destination has type float"):
-		if share, err := strconv.ParseFloat(strings.TrimSpace(strings.TrimSuffix(strings.Trim(v, `"`), "%")), 64); err == nil && strings.HasSuffix(v, `%"`) {
-			return fmt.Sprintf("%s is no share of 1: %s = %g is meant?", v, key, share/100)
-		}
-		return fmt.Sprintf("%s is no number, such as %s = 0.02", v, key)
+		return noShare(key, v)
 	case strings.Contains(why, "destination has type integer"):
-		return fmt.Sprintf("%s is no whole number, such as %s = 4", v, key)
+		return noWhole(key, v)
 	case strings.Contains(why, "destination has type boolean"):
 		return fmt.Sprintf("%s is neither true nor false", v)
 	}
 	return ""
+}
+
+// noShare says how a share is written that was written as v, such as 2% or "2%".
+func noShare(key, v string) string {
+	bare := strings.Trim(v, `"`)
+	if share, err := strconv.ParseFloat(strings.TrimSpace(strings.TrimSuffix(bare, "%")), 64); err == nil && strings.HasSuffix(bare, "%") {
+		return fmt.Sprintf("%s is no share of 1: %s = %g is meant?", v, key, share/100)
+	}
+	return fmt.Sprintf("%s is no number, such as %s = 0.02", v, key)
+}
+
+func noWhole(key, v string) string {
+	return fmt.Sprintf("%s is no whole number, such as %s = 4", v, key)
+}
+
+// unquoted says how the first value on a line is written that stands there without the quotes that
+// it needs; "" if there is none.
+func (l *locator) unquoted(line int) string {
+	if line < 1 || line > len(l.lines) {
+		return ""
+	}
+	for _, b := range bare(l.lines[line-1]) {
+		var as struct {
+			X any `toml:"x"`
+		}
+		if _, err := toml.Decode("x = "+b.value, &as); err == nil {
+			continue
+		}
+		if _, err := strconv.ParseFloat(b.value, 64); err == nil { // such as .5: quotes do not mend it
+			continue
+		}
+		how := fmt.Sprintf("%q is meant? write it in quotes", b.value)
+		switch kinds := kindsOf(b.key); {
+		case strings.HasSuffix(b.value, "%") && slices.Contains(kinds, reflect.Float64), slices.Equal(kinds, []reflect.Kind{reflect.Float64}):
+			how = noShare(b.key, b.value)
+		case slices.Equal(kinds, []reflect.Kind{reflect.Int}):
+			how = noWhole(b.key, b.value)
+		case slices.Equal(kinds, []reflect.Kind{reflect.Bool}):
+			how = fmt.Sprintf("%s is neither true nor false", b.value)
+		}
+		return b.key + ": " + how
+	}
+	return ""
+}
+
+// A bareValue is a value without quotes, and its key.
+type bareValue struct{ key, value string }
+
+// bare returns the values of a line that stand there without quotes.
+func bare(text string) (out []bareValue) {
+	key, word, quote := "", "", rune(0)
+	end := func(next rune) {
+		w := strings.TrimSpace(word)
+		word = ""
+		switch {
+		case next == '=':
+			key = w
+		case w != "" && key != "" && !strings.ContainsRune(w, '\x00'):
+			out = append(out, bareValue{key, w})
+		}
+	}
+	for _, r := range text {
+		switch {
+		case quote != 0:
+			if r == quote {
+				quote = 0
+			}
+		case r == '"' || r == '\'':
+			quote = r
+			word += "\x00" // stands for what is in quotes
+		case r == '#':
+			end(r)
+			return out
+		case strings.ContainsRune("=,[]{}", r):
+			end(r)
+		default:
+			word += string(r)
+		}
+	}
+	end(0)
+	return out
+}
+
+// kindsOf returns the kinds of values that keys of a name have, each once; those that are written
+// in quotes are strings, integers of all sizes one kind.
+func kindsOf(key string) (kinds []reflect.Kind) {
+	key = key[strings.LastIndex(key, ".")+1:]
+	for _, t := range explained() {
+		for _, e := range t.keys {
+			for i, k := range e.keys {
+				if k == key && !slices.Contains(kinds, e.kinds[i]) {
+					kinds = append(kinds, e.kinds[i])
+				}
+			}
+		}
+	}
+	return kinds
 }
 
 func oneLine(s string) string { return strings.Join(strings.Fields(s), " ") }

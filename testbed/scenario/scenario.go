@@ -7,7 +7,8 @@ import (
 	"github.com/uetkit/uetkit/testbed/fabric"
 )
 
-// A Scenario is one scenario.toml.
+// A Scenario is a whole scenario.toml: the question, the hosts and the network between them, what goes
+// wrong, what is sent, and what must be true in the end.
 type Scenario struct {
 	Name string `toml:"-"` // of the folder
 	Path string `toml:"-"` // the folder; "" if the program carries it
@@ -26,17 +27,20 @@ type Scenario struct {
 
 	Hosts    []Host         `toml:"host"`
 	Fabric   Fabric         `toml:"fabric"`   // the network between them
-	Events   []fabric.Event `toml:"event"`    // of the network
-	Actions  []Action       `toml:"action"`   // on processes
+	Events   []fabric.Event `toml:"event"`    // what happens to the network, and when
+	Actions  []Action       `toml:"action"`   // what happens to the processes of hosts, and when
 	Traffic  []Traffic      `toml:"traffic"`  // what the clients do
 	Asserts  []Assert       `toml:"assert"`   // what must be true in the end
-	Capture  bool           `toml:"capture"`  // pcapng at the clients
-	Security string         `toml:"security"` // off, psk, tls: of all traffic
+	Capture  bool           `toml:"capture"`  // whether clients leave a capture (pcapng)
+	Security string         `toml:"security"` // of all traffic: in clear, with a cluster key, with certificates
 }
 
 // Fabric is the network between the hosts.
 type Fabric struct {
-	Spines  []fabric.Line  `toml:"spine"`
+	// Spines are the parallel paths between hosts. A packet's addresses and UDP source port choose its
+	// spine (ECMP). Without spines, packets go directly from host to host.
+	Spines []fabric.Line `toml:"spine"`
+	// Classes are the code points that trimming uses.
 	Classes fabric.Classes `toml:"classes"`
 	// From and To are the lines of every port, unless the host sets its own.
 	From fabric.Line `toml:"from"`
@@ -47,11 +51,11 @@ type Fabric struct {
 
 // A Host is one host.
 type Host struct {
-	Name string `toml:"name"`
-	Role string `toml:"role"` // server, client
+	Name string `toml:"name"` // what other keys and assertions call it
+	Role string `toml:"role"` // whether it serves, or does what traffic says
 	// Count makes several hosts, named NAME1, NAME2, …; 0 makes one, named NAME.
 	Count int `toml:"count"`
-	// From and To replace those of the Fabric.
+	// From and To replace those of [fabric].
 	From *fabric.Line `toml:"from"`
 	To   *fabric.Line `toml:"to"`
 }
@@ -64,11 +68,11 @@ type Traffic struct {
 	// At is when it starts, counted from the start of the host, beside other traffic of the
 	// host. Without At it starts when the previous entry without At has ended.
 	At fabric.Duration `toml:"at"`
-	// Test: ping, lat, bw, rate, load, rr, soak, as the commands of uetperf.
+	// Test is a command of uetperf.
 	Test string `toml:"test"`
-	Op   string `toml:"op"` // send, tsend, inject
-	// These are as the flags of uetperf. Zero stands for the flag's default, but Check is
-	// on unless NoCheck is set.
+	Op   string `toml:"op"` // how a message is sent: with a tag or without, or copied at once
+	// These are as the flags of uetperf (uetperf bw -h); left out, the flag's default holds. All data
+	// is checked unless NoCheck is set.
 	Size     string          `toml:"size"`
 	Iters    int64           `toml:"iters"`
 	Time     fabric.Duration `toml:"time"`
@@ -82,11 +86,11 @@ type Traffic struct {
 	Paths    int             `toml:"paths"`
 	CC       string          `toml:"cc"`
 	MTU      int             `toml:"mtu"`
-	Rate     string          `toml:"rate"` // of load
+	Rate     string          `toml:"rate"` // of test = "load" alone
 	Trim     bool            `toml:"trim"` // packets in the trimmable class
-	// BaseRTT is config_base_rtt, the round trip of the idle path; 0 means 150us.
+	// BaseRTT is the round trip of the idle path (config_base_rtt of UE); 0 means 150us.
 	BaseRTT fabric.Duration `toml:"base_rtt"`
-	Churn   bool            `toml:"churn"` // each transaction of rr has PDCs of its own
+	Churn   bool            `toml:"churn"` // each transaction of test = "rr" has PDCs of its own
 	// MayFail says that the client may end in error, for example because its peer is
 	// killed.
 	MayFail bool `toml:"may_fail"`
@@ -94,6 +98,7 @@ type Traffic struct {
 
 // An Action acts on a host's process.
 type Action struct {
+	// At counts from the first packet, as in events. Host is whom it happens to.
 	At   fabric.Duration `toml:"at"`
 	Host string          `toml:"host"`
 	// Do is pause (SIGSTOP, for For), kill (SIGKILL; the host is gone, its address answers
@@ -104,11 +109,13 @@ type Action struct {
 	For fabric.Duration `toml:"for"`
 }
 
-// An Assert is an expression of internal/assert over the names of testbed/metrics that must
-// be true.
+// An Assert is an expression that must be true in the end.
 type Assert struct {
+	// Expr is an expression of internal/assert over the names of testbed/metrics: c.goodput, c.p99,
+	// c.lost and so on of client c, all.lost of all, net.lost_queue of the network,
+	// line("s.to").rate of a line, jain, took. Units may follow numbers: c.p99 < 50ms.
 	Expr string `toml:"expr"`
-	Why  string `toml:"why"`
+	Why  string `toml:"why"` // what it shows; the report has it
 	// Timing says that a slow machine can make it false.
 	Timing bool `toml:"timing"`
 	// On limits it to these substrates; none means all.
