@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
+	"net/netip"
 	"slices"
 	"strings"
 	"time"
@@ -293,7 +294,7 @@ func (p *params) table() []flagRow {
 		{on: exchanges, name: "reply", unit: "SIZE", help: "SIZE of a reply", def: t.Reply, to: read(&s.Reply, units.ParseSize)},
 		{on: warmed, name: "sample", unit: "TIME", help: "TIME between samples of the series in the record", said: "a hundredth of the time, at least 100ms", to: read(&s.Sample, units.ParseDuration), check: p.checkSample},
 		{on: warmed, name: "warmup", short: "w", unit: "N", help: "N messages before the clock starts", said: t.warmed, to: &p.warmup, check: p.checkWarmup},
-		{on: single, name: "repeat", unit: "N", help: "measure all sizes N times in turn, and say the medians", said: "1", to: &c.Repeat, check: p.checkRepeat},
+		{on: single + " " + between + " " + rack, name: "repeat", unit: "N", help: "measure all sizes N times in turn, and say the medians", said: "1", to: &c.Repeat, check: p.checkRepeat},
 		{on: windowed, name: "window", short: "W", unit: "N", help: "N messages under way per stream", def: fmt.Sprint(t.Window), to: &s.Window},
 		{on: windowed, name: "parallel", short: "P", unit: "N", help: "N streams, each with endpoints of its own", def: fmt.Sprint(max(1, t.Parallel)), to: &s.Parallel},
 		{on: streams, name: "reverse", short: "R", help: "the server sends", to: &s.Reverse},
@@ -334,9 +335,9 @@ func (p *params) table() []flagRow {
 		{on: remote, name: "mtu", unit: "BYTES", help: "payload BYTES per packet: 1024, 2048, 4096, 8192", said: "what fits", to: &s.MTU, words: []string{"1024", "2048", "4096", "8192"}},
 		{on: anyTest, name: "impair", unit: "FAULTS", help: "put a bad network in between: FAULTS like loss=1%,burst=3,reorder=1%,dup=1%,corrupt=0.1%", to: read(&c.Impair, faults), check: p.checkImpair},
 		{on: recorded + " " + rack, name: "seed", unit: "N", help: "N that makes message contents and injected faults repeatable", said: "random", to: &p.seed, check: p.checkSeed},
-		{on: traffic.Ping, name: "interval", short: "i", unit: "TIME", help: "TIME between pings", def: "1s", to: read(&s.Interval, units.ParseDuration)},
-		{on: traffic.Soak, name: "interval", short: "i", unit: "TIME", help: "say how it stands every TIME", said: soakEvery.String() + "; 0: never", to: read(&c.Interval, units.ParseDuration), check: p.checkInterval},
-		{on: warmed, name: "interval", short: "i", unit: "TIME", help: "with -t, print what passed every TIME", said: "1s on a terminal; 0: never", to: read(&c.Interval, units.ParseDuration), check: p.checkInterval},
+		{on: traffic.Ping, name: "interval", short: "i", unit: "TIME", help: "TIME between pings", def: "1s", to: read(&s.Interval, parseInterval)},
+		{on: traffic.Soak, name: "interval", short: "i", unit: "TIME", help: "say how it stands every TIME", said: soakEvery.String() + "; 0: never", to: read(&c.Interval, parseInterval), check: p.checkInterval},
+		{on: warmed, name: "interval", short: "i", unit: "TIME", help: "with -t, print what passed every TIME", said: "1s on a terminal; 0: never", to: read(&c.Interval, parseInterval), check: p.checkInterval},
 		{on: warmed + " " + traffic.Soak, name: "watch", help: "say every second, or every --interval, what goes on: rate, latency or round trip, congestion window, and what was sent again, marked and thrown away; one live line on a terminal, else plain lines", to: &c.Watch, check: p.checkWatch},
 		{on: recorded + " " + rack, name: "json", short: "J", unit: "FILE", help: "write the record (JSON, schema uetperf/1) to FILE" + elsewhere, to: place{&c.JSON}},
 		{on: "info", name: "json", short: "J", unit: "FILE", help: "write JSON to FILE" + elsewhere, to: place{&c.JSON}},
@@ -474,6 +475,19 @@ func (p *params) checkRepeat() error {
 		return fmt.Errorf("--repeat %d is not 1 to %d", n, maxRepeat)
 	}
 	return nil
+}
+
+// parseInterval reads -i. Where perftest and sockperf have an interface or an address behind it, the
+// error says what has them here.
+func parseInterval(text string) (time.Duration, error) {
+	d, err := units.ParseDuration(text)
+	if err == nil {
+		return d, nil
+	}
+	if _, no := netip.ParseAddr(text); no == nil || text != "" && (text[0] < '0' || text[0] > '9') {
+		return 0, fmt.Errorf("%w: -i is the time between lines, the interface is -d NAME, the address that of HOST", err)
+	}
+	return 0, err
 }
 
 // maxRepeat bounds the runs of a record.
@@ -639,7 +653,7 @@ func (p *params) checkSeed() error {
 	default:
 		s.Seed = p.seed
 	}
-	p.cfg.Between.Seed = s.Seed
+	p.cfg.Between.Seed, p.cfg.Between.Repeat = s.Seed, p.cfg.Repeat
 	if p.cfg.Impair != nil {
 		p.cfg.Impair.Seed = s.Seed
 	}

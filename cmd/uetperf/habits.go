@@ -39,7 +39,28 @@ var habits = map[string]string{
 	"run_infinitely":   "a long test is uetperf soak HOST -t 1h",
 	"tx-depth":         "how many are under way is -W N",
 	"x":                "the interface is -d NAME, the address is that of HOST",
+	"I":                "short messages go inline: leave it out",
+	"m":                "the payload of packets is --mtu N, the size of messages -s SIZE",
+	"r":                "how many are under way is -W N",
+	"rx-depth":         "how many are under way is -W N",
+	"S":                "leave it out: packets of a kind have a traffic class of their own",
+	"tclass":           "leave it out: packets of a kind have a traffic class of their own",
 	// iperf3
+	"1":        "a server for one client is serve --once",
+	"4":        "the address family is that of HOST: name an IPv4 address",
+	"6":        "the address family is that of HOST: name an IPv6 address",
+	"A":        "processors are chosen outside: taskset -c 2 uetperf …",
+	"B":        "the interface is -d NAME, and serve has --listen",
+	"C":        "congestion control is --cc",
+	"daemon":   "it stays in the foreground: let systemd start it, or put & behind it",
+	"f":        "units are chosen by size; the record has plain numbers (-J FILE)",
+	"json":     "the record is -J FILE, on standard output -J -",
+	"k":        "a count of messages is -n N",
+	"O":        "what comes before measuring is -w N",
+	"o":        "the record is -J FILE",
+	"T":        "leave it out: a record says what was measured",
+	"title":    "leave it out: a record says what was measured",
+	"Z":        "leave it out: payload is copied once",
 	"affinity": "processors are chosen outside: taskset -c 2 uetperf …",
 	"b":        "a rate is that of uetperf load HOST --rate 20k/s",
 	"bitrate":  "a rate is that of uetperf load HOST --rate 20k/s",
@@ -79,6 +100,7 @@ var rootHabits = map[byte]string{'c': "client", 's': "server", 'l': "length", 'u
 var commandHabits = map[string]string{
 	"server": "serve", "sr": "serve", "client": "bw HOST", "throughput": "bw HOST", "tp": "bw HOST", "ping-pong": "lat HOST", "pp": "lat HOST",
 	"under-load": "load HOST", "ul": "load HOST", "playback": "load HOST", "latency": "lat HOST", "bandwidth": "bw HOST", "msgrate": "rate HOST",
+	"iperf": "bw HOST", "iperf3": "bw HOST", "netperf": "bw HOST", "sockperf": "lat HOST", "fi_pingpong": "lat HOST", "pingpong": "lat HOST", "qperf": "bw HOST",
 	"send_bw": "bw HOST", "send_lat": "lat HOST", "write_bw": "bw HOST write", "write_lat": "lat HOST write", "read_bw": "bw HOST read", "read_lat": "lat HOST read",
 	"atomic_bw": "rate HOST atomic", "atomic_lat": "lat HOST atomic",
 }
@@ -91,6 +113,9 @@ func instead(cmd *cobra.Command, err error) string {
 	}
 	name := flag.GetSpecifiedName()
 	if s := flag.GetSpecifiedShortnames(); s != "" {
+		if cmd.Name() == "serve" && name == "D" {
+			name = "daemon"
+		}
 		if long, is := rootHabits[name[0]]; is {
 			return habits[long]
 		}

@@ -27,6 +27,14 @@ func TestHabits(t *testing.T) {
 		{"repotr x", "did you mean report?"},
 		{"bw h --impair loss=1", "loss=1 is 100 %: did you mean 1%?"},
 		{"bw h --impair loss=5", "did you mean 5%?"},
+		{"bw h -i mlx5_0", "the interface is -d NAME"},
+		{"ping h -i 10.0.0.1", "the address that of HOST"},
+		{"bw h -m 4096", "--mtu N"},
+		{"bw h -4", "name an IPv4 address"},
+		{"serve -1", "serve --once"},
+		{"serve -D", "let systemd start it"},
+		{"iperf3", "did you mean uetperf bw HOST?"},
+		{"fi_pingpong", "did you mean uetperf lat HOST?"},
 		{"bw h --nothing-like-it", "unknown flag: --nothing-like-it (see"},
 	} {
 		var stderr bytes.Buffer

@@ -210,6 +210,13 @@ func (p *printer) hooks(s *traffic.Spec, h *perf.Hooks) {
 			}
 			p.last, p.at = n, at
 		}
+	case s.Time == 0 && s.Iters > 0 && p.tty && !p.cfg.Quiet:
+		h.Every = time.Second
+		h.Interval = func(n int64, at time.Duration) {
+			p.live = true
+			all := (s.Warmup + s.Iters) * int64(max(1, s.Parallel))
+			fmt.Fprintf(p.w, "\r\x1b[K%s %s: %.0f s, %s of %s messages", s.Test, units.Size(size), at.Seconds(), units.Count(float64(min(n, all))), units.Count(float64(all)))
+		}
 	}
 }
 

@@ -204,6 +204,24 @@ func TestPrintWatch(t *testing.T) {
 	}
 }
 
+// A test of so many messages tells on a terminal how far it is.
+func TestPrintProgress(t *testing.T) {
+	for tty, want := range map[bool]string{false: "", true: "\r\x1b[Kbw 1M: 2 s, 300 of 2.20 k messages\r\x1b[K"} {
+		var out bytes.Buffer
+		p := newPrinter(&out, &Config{})
+		p.tty = tty
+		var h perf.Hooks
+		p.hooks(&traffic.Spec{Test: traffic.BW, Size: 1 << 20, Warmup: 100, Iters: 1000, Parallel: 2}, &h)
+		if h.Interval != nil {
+			h.Interval(300, 2*time.Second)
+		}
+		p.clear()
+		if out.String() != want {
+			t.Errorf("terminal %v: %q, want %q", tty, &out, want)
+		}
+	}
+}
+
 // Interval lines of incast have no columns, because the columns of incast show other
 // things.
 func TestPrintIntervalsOfIncast(t *testing.T) {

@@ -18,6 +18,7 @@ import (
 	"github.com/uetkit/uetkit/cmd/uetperf/record"
 	"github.com/uetkit/uetkit/cmd/uetperf/traffic"
 	"github.com/uetkit/uetkit/internal/units"
+	"github.com/uetkit/uetkit/uet"
 )
 
 const rackLong = `
@@ -151,12 +152,28 @@ func (o *outcome) rack(ctx context.Context) error {
 		return &usage{fmt.Errorf("%s is this host to itself, and each of the others to itself: name addresses that all hosts reach", name)}
 	}
 	p := newPrinter(o.people, cfg)
+	for i := range max(1, cfg.Repeat) {
+		if err := o.rackOnce(ctx, p, hosts, sec, i == 0); err != nil {
+			return err
+		}
+	}
+	p.medians(&o.rec)
+	return nil
+}
+
+// rackOnce runs the test one time and prints it, with who takes part if that is to be said.
+func (o *outcome) rackOnce(ctx context.Context, p *printer, hosts []mesh.Host, sec *uet.Security, who bool) error {
+	cfg := o.cfg
 	run, err := mesh.Run(ctx, &mesh.Config{
 		Test: cfg.Spec.Test, Hosts: hosts, Bulk: bulkOf(cfg), AtOnce: cfg.AtOnce,
 		Dial: func(ctx context.Context, a netip.AddrPort) (*perf.Client, error) {
 			return perf.Dial(ctx, a, perf.ClientConfig{EP: cfg.Spec.EP, Sec: cfg.Spec.Sec, Keys: sec, Domain: cfg.Domain, DataPorts: cfg.DataPorts, Timeout: cfg.Timeout, Silence: cfg.Silence})
 		},
-		Ready:    func(m *record.Mesh) { p.rackHeader(cfg, m) },
+		Ready: func(m *record.Mesh) {
+			if who {
+				p.rackHeader(cfg, m)
+			}
+		},
 		Progress: p.rackProgress,
 	})
 	p.clear()
@@ -379,8 +396,8 @@ func (p *params) checkFrom() error {
 		return fmt.Errorf("--from %s is also the receiver", c.Target)
 	case len(c.Sizes) > 1:
 		return errors.New("with --from an incast has one size")
-	case c.Impair != nil || c.Watch || c.Repeat > 1:
-		return errors.New("with --from the hosts send, not this process: leave --impair, --watch and --repeat out")
+	case c.Impair != nil || c.Watch:
+		return errors.New("with --from the hosts send, not this process: leave --impair and --watch out")
 	}
 	for _, name := range []string{"parallel", "within", "sample", "warmup", "paths", "pcap", "csv", "trim", "encapsulation"} {
 		if p.given(name) {

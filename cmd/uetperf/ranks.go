@@ -193,6 +193,9 @@ func (o *outcome) between(ctx context.Context, w *mp.World, a *ranks.Algorithms)
 		p.between(r)
 	})
 	p.average(o.rec.Runs)
+	if err == nil {
+		p.medians(&o.rec)
+	}
 	return err
 }
 

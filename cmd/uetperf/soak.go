@@ -19,6 +19,9 @@ import (
 // log want them, so they are printed without a terminal, too.
 const soakEvery = 10 * time.Second
 
+// soakLook is how often --watch looks at a test of a soak. Many last less than a second.
+const soakLook = 50 * time.Millisecond
+
 // mix is what a soak draws from.
 func (c *Config) mix() traffic.Mix {
 	return traffic.Mix{
@@ -35,10 +38,14 @@ func (o *outcome) soak(ctx context.Context, addr func() netip.AddrPort, dial fun
 	every := cfg.Interval
 	if every == 0 {
 		every = soakEvery
+		if p.tty { // somebody looks
+			every = soakEvery / 5
+		}
 	}
 	var watch func(string, int64, perf.Watched)
+	look := p.every
 	if cfg.Watch {
-		watch = p.watch
+		watch, look = p.watchMany(), min(look, soakLook)
 		every = max(every, soakEvery)
 	}
 	first := true
@@ -57,7 +64,7 @@ func (o *outcome) soak(ctx context.Context, addr func() netip.AddrPort, dial fun
 		Command: func(words []string) []string {
 			return append(slices.Concat([]string{"uetperf", words[0], cfg.Target}, words[1:]), cfg.Soak.common...)
 		},
-		Dial: dialed, Every: p.every, Watch: watch,
+		Dial: dialed, Every: look, Watch: watch,
 		Ready: func(path record.Path, mtu int) {
 			o.rec.Path, o.rec.Config.MTU = &path, mtu
 			if !cfg.Quiet {

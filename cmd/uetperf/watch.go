@@ -11,9 +11,6 @@ import (
 // watch prints a line of --watch: what passed since the last one, and how it stands. On a
 // terminal it takes the place of the last one.
 func (p *printer) watch(test string, size int64, w perf.Watched) {
-	if w.At < p.seen.At { // another test of a soak
-		p.seen = perf.Watched{}
-	}
 	o := p.seen
 	p.seen = w
 	secs := (w.At - o.At).Seconds()
@@ -42,6 +39,23 @@ func (p *printer) watch(test string, size int64, w perf.Watched) {
 	}
 	fmt.Fprintf(p.w, "%7.1f s  %s %s: %s msg/s, %s Gb/s; %s, window %s; a second: resent %s, marked %s, dropped %s\n",
 		w.At.Seconds(), test, units.Size(size), rateText(rate), gbpsText(rate*float64(size)*8), long, window, per(w.Resent, o.Resent), per(w.Marked, o.Marked), per(w.Dropped, o.Dropped))
+}
+
+// watchMany returns the watch of a soak, which is called more often than it prints: a line every
+// p.every, of the test that runs then.
+func (p *printer) watchMany() func(test string, size int64, w perf.Watched) {
+	var was string
+	var at time.Duration
+	shown := time.Now()
+	return func(test string, size int64, w perf.Watched) {
+		if is := fmt.Sprint(test, size); is != was || w.At < at { // another test
+			was, p.seen = is, perf.Watched{}
+		}
+		if at = w.At; time.Since(shown) >= p.every {
+			shown = time.Now()
+			p.watch(test, size, w)
+		}
+	}
 }
 
 // brief formats a time with two or three digits.

@@ -24,6 +24,8 @@ const (
 	// Requests pile up if the last one was delayed by more than piledUp, or by more than a
 	// hundredth of the time if that is longer.
 	piledUp = 20 * time.Millisecond
+	// lateShare: and if more than one in so many was late.
+	lateShare = 10
 	// replyBit distinguishes the contents of a reply from those of its request.
 	replyBit = 1 << 62
 	// A request may be at most seqAhead windows ahead of the oldest unanswered one.

@@ -88,3 +88,19 @@ func TestArrivalsOfAllStreams(t *testing.T) {
 		}
 	}
 }
+
+// Requests piled up if many were late and the last one was, too; not after a stall.
+func TestOverloaded(t *testing.T) {
+	for _, c := range []struct {
+		late, unsent int64
+		lastLag      time.Duration
+		want         bool
+	}{
+		{0, 0, 0, false}, {500, 0, time.Millisecond, false}, {50, 0, time.Second, false}, {500, 0, time.Second, true}, {20, 20, time.Second, true}, {5, 5, time.Second, false},
+	} {
+		x := exchanged{offered: 1000, late: c.late, unsent: c.unsent, lastLag: c.lastLag}
+		if got := x.overloaded(2 * time.Second); got != c.want {
+			t.Errorf("%d late, %d never sent, the last %v late: %v", c.late, c.unsent, c.lastLag, got)
+		}
+	}
+}

@@ -198,9 +198,14 @@ func exchangedBy(s *Spec, legs []*Leg, run *record.Run, duration time.Duration) 
 	if all.span > 0 {
 		l.OfferedPer = float64(l.Offered) / all.span.Seconds()
 	}
-	// A delay of the last request means that requests piled up, rather than a short stall.
-	l.Overloaded = l.Unsent*100 > l.Offered || all.lastLag > max(s.Time/100, piledUp)
+	l.Overloaded = all.overloaded(s.Time)
 	run.Load = l
+}
+
+// overloaded reports whether requests piled up in a test of duration d. Then many are late, to the
+// end: a stall delays some, and one at the end only the last.
+func (x *exchanged) overloaded(d time.Duration) bool {
+	return x.unsent*100 > x.offered || x.late*lateShare > x.offered && x.lastLag > max(d/100, piledUp)
 }
 
 // shared adds how fairly the senders of an incast shared, and how long rounds took.

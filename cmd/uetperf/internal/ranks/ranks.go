@@ -73,6 +73,7 @@ type Spec struct {
 	Sizes     []int64 // bytes; Barrier has none
 	Iters     int     // measured operations, or windows of messages
 	Warmup    int
+	Repeat    int    // how often all sizes are measured, one after the other; 0 is once
 	Window    int    // messages under way, of BW, BiBW and MBWMR
 	Type      string // of the elements
 	Reduction string
@@ -281,13 +282,15 @@ func Run(ctx context.Context, w *mp.World, s *Spec, a *Algorithms, told func(*re
 		return err
 	}
 	b.round = seed[0]
-	for _, x := range s.Shapes(b.c.Size()) {
-		run, err := b.size(ctx, x)
-		if err != nil {
-			return err
-		}
-		if run != nil {
-			told(run)
+	for range max(1, s.Repeat) {
+		for _, x := range s.Shapes(b.c.Size()) {
+			run, err := b.size(ctx, x)
+			if err != nil {
+				return err
+			}
+			if run != nil {
+				told(run)
+			}
 		}
 	}
 	return nil
