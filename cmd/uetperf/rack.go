@@ -282,6 +282,7 @@ func (p *printer) stand(m *record.Mesh) {
 		x := &m.Pairs[i]
 		from, to := m.Hosts[x.From].Name, m.Hosts[x.To].Name
 		switch {
+		case m.Hosts[x.From].Error != "" || m.Hosts[x.To].Error != "": // the host is named above
 		case x.Error != "":
 			fmt.Fprintf(p.w, "FAILED %s → %s: %s\n", from, to, x.Error)
 		case x.Wrong > 0:

@@ -335,7 +335,8 @@ func (m *Mesh) Failed() bool {
 }
 
 // Worst returns the host that most of its pairs are slow with, or failed, and how many of how
-// many. bad is 0 if there is none that stands out, with more than half of its pairs.
+// many. bad is 0 if there is none that stands out, with more than half of its pairs and more of
+// them than any other.
 func (m *Mesh) Worst() (host, bad, of int) {
 	count := make([][2]int, len(m.Hosts))
 	for i := range m.Pairs {
@@ -346,10 +347,16 @@ func (m *Mesh) Worst() (host, bad, of int) {
 			}
 		}
 	}
+	next := 0
 	for h, n := range count {
-		if 2*n[0] > n[1] && n[0] > bad {
-			host, bad, of = h, n[0], n[1]
+		if n[0] > bad {
+			host, next, bad, of = h, bad, n[0], n[1]
+		} else {
+			next = max(next, n[0])
 		}
+	}
+	if bad == next || 2*bad <= of {
+		return 0, 0, 0
 	}
 	return host, bad, of
 }
@@ -362,7 +369,7 @@ type MeshHost struct {
 	// AheadNS is by how much its clock is ahead of the coordinator's, WithinNS how exact that is.
 	AheadNS  int64  `json:"ahead_ns"`
 	WithinNS int64  `json:"within_ns"`
-	Error    string `json:"error,omitempty"` // why it took no part
+	Error    string `json:"error,omitempty"` // why it took no part; its pairs have failed then
 }
 
 // A MeshPair is what was measured from one host to another. From and To are indexes of Hosts.

@@ -399,3 +399,15 @@ func TestCPUOfThePeer(t *testing.T) {
 		}
 	}
 }
+
+func TestWorst(t *testing.T) {
+	pair := func(from, to int, bad bool) MeshPair { return MeshPair{From: from, To: to, Slow: bad} }
+	two := Mesh{Hosts: make([]MeshHost, 2), Pairs: []MeshPair{pair(0, 1, true), pair(1, 0, true)}}
+	if _, bad, _ := two.Worst(); bad != 0 {
+		t.Error("of two hosts one is blamed")
+	}
+	three := Mesh{Hosts: make([]MeshHost, 3), Pairs: []MeshPair{pair(0, 1, false), pair(0, 2, true), pair(1, 2, true), pair(1, 0, false), pair(2, 0, true), pair(2, 1, false)}}
+	if host, bad, of := three.Worst(); host != 2 || bad != 3 || of != 4 {
+		t.Errorf("host %d, %d of %d", host, bad, of)
+	}
+}

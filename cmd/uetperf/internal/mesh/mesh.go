@@ -336,9 +336,30 @@ func (r *run) take(p *record.MeshPair, test string, m *perf.Met) {
 	}
 }
 
+// missing notes the pairs of hosts that take no part.
+func (r *run) missing() {
+	all := make([]int, len(r.cfg.Hosts))
+	for i := range all {
+		all[i] = i
+	}
+	for _, round := range r.rounds(all) {
+		for _, p := range round {
+			if r.pairs[p] != nil {
+				continue
+			}
+			who := p[0]
+			if r.out.Hosts[who].Error == "" {
+				who = p[1]
+			}
+			r.pairs[p] = &record.MeshPair{From: p[0], To: p[1], Error: r.out.Hosts[who].Name + " takes no part"}
+		}
+	}
+}
+
 // judge puts the pairs in order and finds those that are slow.
 func (r *run) judge() {
 	m := r.out
+	r.missing()
 	for _, p := range r.pairs {
 		m.Pairs = append(m.Pairs, *p)
 	}
@@ -394,9 +415,10 @@ func (r *run) sum() {
 func (r *run) verdict() error {
 	ok, why := 0, ""
 	for i := range r.out.Pairs {
-		if p := &r.out.Pairs[i]; p.Error == "" {
+		p := &r.out.Pairs[i]
+		if p.Error == "" {
 			ok++
-		} else {
+		} else if r.out.Hosts[p.From].Error == "" && r.out.Hosts[p.To].Error == "" {
 			why = fmt.Sprintf("%s to %s: %s", r.cfg.Hosts[p.From].Name, r.cfg.Hosts[p.To].Name, p.Error)
 		}
 	}
