@@ -78,6 +78,17 @@ func both(f func(*record.Counters) uint64) func(*record.Run) (float64, bool) {
 	}
 }
 
+// spurious is of both ends together: the packets that one end sent again came twice at the
+// other.
+func spurious(r *record.Run) (float64, bool) {
+	sum := r.Transport
+	if p := r.PeerTransport; p != nil {
+		sum.RtxRTO, sum.RtxSACK, sum.RtxNack, sum.RtxProbe = sum.RtxRTO+p.RtxRTO, sum.RtxSACK+p.RtxSACK, sum.RtxNack+p.RtxNack, sum.RtxProbe+p.RtxProbe
+		sum.Dup += p.Dup
+	}
+	return float64(sum.Spurious()), r.PeerTransport != nil || r.Error == ""
+}
+
 func packets(r *record.Run) float64 {
 	n, _ := both(func(c *record.Counters) uint64 { return c.TxPkts })(r)
 	return n
@@ -134,7 +145,7 @@ var metrics = []Metric{
 	{Name: "loss", of: func(r *record.Run) (float64, bool) { return opt(r.Lost) }, whole: msgs, also: "lost"},
 	{Name: "wrong", of: part(runCheck, same, func(c *record.Check) int64 { return c.Wrong }), whole: msgs},
 	{Name: "rtx", of: both((*record.Counters).Rtx), whole: packets},
-	{Name: "spurious", of: both((*record.Counters).Spurious), whole: packets, also: "spur"},
+	{Name: "spurious", of: spurious, whole: packets, also: "spur"},
 	{Name: "dup", of: both(func(c *record.Counters) uint64 { return c.Dup }), whole: packets},
 	{Name: "ooo", of: both(func(c *record.Counters) uint64 { return c.OOO }), whole: packets},
 	{Name: "ecn", of: both(func(c *record.Counters) uint64 { return c.ECNCE }), whole: packets},

@@ -41,7 +41,7 @@ func (t *Table) row(dir string) *Row {
 // House is the table of this module.
 var House = Table{
 	Anywhere: []string{"internal/invariant", "internal/window", "internal/units", "internal/spelling"},
-	Tests:    []string{"internal/sim", "internal/sim/simtest", "internal/zero", "internal/said"},
+	Tests:    []string{"internal/sim", "internal/sim/simtest", "internal/zero", "internal/said", "internal/page/pagetest"},
 	TestModules: []string{
 		"pgregory.net/rapid",
 		"go.uber.org/goleak",
@@ -75,6 +75,7 @@ var House = Table{
 			Dir: "internal/page", Foreign: []string{"gonum.org/v1/plot"},
 			Why: "the look of offline HTML reports, for uetperf and the testbed",
 		},
+		{Dir: "internal/page/pagetest"},
 		{
 			Dir: "internal/report", May: []string{"internal/assert", "internal/page", "cmd/uetperf/record"}, Foreign: []string{"github.com/HdrHistogram/hdrhistogram-go"},
 			Why: "how records of uetperf look on a page: the reports of uetperf and of the testbed show them alike",

@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -115,6 +116,29 @@ func TestFiguresSayWhatTheyShow(t *testing.T) {
 	}
 	if m := regexp.MustCompile(`#FE01[0-9A-F]{2}|font-family:Liberation Sans;`).FindString(page); m != "" {
 		t.Errorf("a stand-in or a font is left in a figure: %s", m)
+	}
+}
+
+// What is wider than a phone scrolls in a box of its own: each table and each figure. Text that
+// only readers of the page's words get is placed within that box, or it would widen the page. A
+// figure does not shrink until its text cannot be read.
+func TestWideThingsScrollInTheirBoxes(t *testing.T) {
+	s := render1(t, everything("plain"))
+	if n, m := strings.Count(s, "<table"), len(regexp.MustCompile(`<div class="scroll"[^>]*><table`).FindAllString(s, -1)); n == 0 || n != m {
+		t.Errorf("%d of %d tables are in a box", m, n)
+	}
+	if n, m := strings.Count(s, "<svg viewBox"), len(regexp.MustCompile(`<div class="plot"[^>]*><svg viewBox`).FindAllString(s, -1)); n == 0 || n != m {
+		t.Errorf("%d of %d figures are in a box", m, n)
+	}
+	if !strings.Contains(style, ".scroll,.plot{position:relative;overflow-x:auto}") {
+		t.Error("the boxes do not scroll, or are not what .sr is placed in")
+	}
+	m := regexp.MustCompile(`\.plot>svg\{[^}]*min-width:(\d+)px`).FindStringSubmatch(style)
+	if m == nil {
+		t.Fatal("figures shrink without end")
+	}
+	if n, _ := strconv.Atoi(m[1]); n*fontSize < 9*width {
+		t.Errorf("text of a figure that is %d wide has less than 9 pixels", n)
 	}
 }
 

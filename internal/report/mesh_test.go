@@ -6,15 +6,17 @@ import (
 	"github.com/uetkit/uetkit/internal/page"
 )
 
-// The page of a test between many hosts has a heat map of each measure: the worse than the
-// median, the darker. What failed says so, and pairs that stand out have a table.
-func TestMeshMaps(t *testing.T) {
-	r := parse(t, `{"schema":"uetperf/1","config":{"test":"mesh"},"runs":[{"transport":{},"mesh":{
+const aMesh = `{"schema":"uetperf/1","config":{"test":"mesh"},"runs":[{"transport":{},"mesh":{
 		"hosts":[{"name":"a","addr":"1","host":{"name":"x"}},{"name":"b","addr":"2","host":{"name":"y"}},{"name":"c","addr":"3","error":"gone"}],
 		"median_bps":10e9,"median_ns":10000,"pairs":[
 		{"from":0,"to":1,"goodput_bps":10e9,"latency_ns":{"p50":10000}},
 		{"from":1,"to":0,"goodput_bps":5e9,"slow":true,"latency_ns":{"p50":14000}},
-		{"from":1,"to":2,"error":"no answer"},{"from":7,"to":2}]}}]}`)
+		{"from":1,"to":2,"error":"no answer"},{"from":7,"to":2}]}}]}`
+
+// The page of a test between many hosts has a heat map of each measure: the worse than the
+// median, the darker. What failed says so, and pairs that stand out have a table.
+func TestMeshMaps(t *testing.T) {
+	r := parse(t, aMesh)
 	tables := map[string]page.Table{}
 	for _, b := range r.Special() {
 		if tab, ok := b.(page.Table); ok {

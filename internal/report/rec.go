@@ -204,12 +204,14 @@ var measuredBy = map[string][][]any{
 		{"transport", "rtx_rto"}, {"transport", "rtx_sack"}, {"transport", "rtx_nack"}, {"transport", "rtx_probe"},
 		{"peer_transport", "rtx_rto"}, {"peer_transport", "rtx_sack"}, {"peer_transport", "rtx_nack"}, {"peer_transport", "rtx_probe"},
 	},
-	"dup":   {{"transport", "dup"}, {"peer_transport", "dup"}},
-	"ooo":   {{"transport", "ooo"}, {"peer_transport", "ooo"}},
-	"ecn":   {{"transport", "ecn_ce"}, {"peer_transport", "ecn_ce"}},
-	"trim":  {{"transport", "trimmed"}, {"peer_transport", "trimmed"}},
-	"drops": {{"transport", "drops"}, {"peer_transport", "drops"}},
-	"cpu":   {{"cpu", "user_ns"}}, "cpu-peer": {{"cpu", "peer_user_ns"}, {"cpu", "peer_sys_ns"}},
+	"dup": {{"transport", "dup"}, {"peer_transport", "dup"}},
+	// What one end sent again came twice at the other.
+	"spurious": {{"transport", "dup"}, {"peer_transport", "dup"}},
+	"ooo":      {{"transport", "ooo"}, {"peer_transport", "ooo"}},
+	"ecn":      {{"transport", "ecn_ce"}, {"peer_transport", "ecn_ce"}},
+	"trim":     {{"transport", "trimmed"}, {"peer_transport", "trimmed"}},
+	"drops":    {{"transport", "drops"}, {"peer_transport", "drops"}},
+	"cpu":      {{"cpu", "user_ns"}}, "cpu-peer": {{"cpu", "peer_user_ns"}, {"cpu", "peer_sys_ns"}},
 }
 
 // value returns a metric of run i by its name in assertions, counts as numbers. nil means
@@ -217,13 +219,24 @@ var measuredBy = map[string][][]any{
 func (r *Rec) value(i int, name string) *float64 {
 	f, _ := assert.Lookup(name)
 	v, ok := f.Raw(&r.Runs[i])
-	if keys := measuredBy[name]; keys != nil && keys[0][0] == "transport" {
+	if keys := measuredBy[name]; keys != nil && keys[0][0] == "transport" && name != "spurious" {
 		ok = true // show a count even if only one end reported it
 	}
 	if !ok || !r.Measured(i, name) {
 		return nil
 	}
 	return &v
+}
+
+// resent returns, of the packets that run i sent again, how many the network had lost and how
+// many the other end had already; nil if that was not measured.
+func (r *Rec) resent(i int) (lost, spurious *float64) {
+	all, spurious := r.value(i, "rtx"), r.value(i, "spurious")
+	if all == nil || spurious == nil {
+		return nil, nil
+	}
+	n := *all - *spurious
+	return &n, spurious
 }
 
 // Measured reports whether run i has what the metric is computed from.

@@ -46,7 +46,7 @@ func TestAbsentIsNotMeasuredAndZeroIsZero(t *testing.T) {
 		{"transport":{}}]}`)
 	tab := r.Results("")
 	zero, none := cells(t, tab, 0), cells(t, tab, 1)
-	for key, want := range map[string]string{"size|B": "8", "msgs|": "0", "goodput|Gb/s": "0.000", "lost|": "0", "rtx|": "0", "ooo|": "0", "p50|µs": "0.00"} {
+	for key, want := range map[string]string{"size|B": "8", "msgs|": "0", "goodput|Gb/s": "0.000", "lost|msgs": "0", "rtx|": "0", "ooo|": "0", "p50|µs": "0.00"} {
 		if c := zero[key]; c.Missing || c.Text != want {
 			t.Errorf("measured %s is %+v, want %s", key, c, want)
 		}
@@ -220,7 +220,7 @@ func TestCollective(t *testing.T) {
 func TestLostDatagrams(t *testing.T) {
 	r := parse(t, `{"schema":"uetperf/1","config":{"test":"bw","op":"send","ep":"dgram","mode":"uud"},"runs":[{"size":8,"msgs_sent":1000,"msgs_lost":7,"transport":{}}]}`)
 	got := cells(t, r.Results(""), 0)
-	if c := got["lost|"]; c.Text != "7" || c.Tone == page.Bad {
+	if c := got["lost|msgs"]; c.Text != "7" || c.Tone == page.Bad {
 		t.Errorf("lost is %+v", c)
 	}
 	if c := got["sent|"]; c.Text != page.Int(1000) {
@@ -232,7 +232,7 @@ func TestLostDatagrams(t *testing.T) {
 	if m := parse(t, `{"schema":"uetperf/1","config":{"test":"soak","ep":"rdm","mode":"rud"}}`).mode(); m != "RDM" {
 		t.Errorf("mode of a soak %q, which draws it", m)
 	}
-	if c := cells(t, parse(t, `{"schema":"uetperf/1","config":{"test":"bw"},"runs":[{"msgs_lost":7,"transport":{}}]}`).Results(""), 0)["lost|"]; c.Tone != page.Bad {
+	if c := cells(t, parse(t, `{"schema":"uetperf/1","config":{"test":"bw"},"runs":[{"msgs_lost":7,"transport":{}}]}`).Results(""), 0)["lost|msgs"]; c.Tone != page.Bad {
 		t.Errorf("lost messages are %+v", c)
 	}
 }

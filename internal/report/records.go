@@ -61,7 +61,7 @@ func several(doc *page.Doc, recs []*Rec) {
 	}
 	t := page.Table{Heads: []page.Head{
 		{Name: "verdict", Left: true}, {Name: "record", Left: true}, {Name: "test", Left: true}, {Name: "mode", Left: true, Help: "type of the endpoints, and how packets are delivered"}, {Name: "ends", Left: true}, {Name: "runs"},
-		{Name: "p50", Unit: "µs", Help: "of the smallest size"}, {Name: "p99", Unit: "µs", Help: "of the smallest size"}, {Name: "goodput", Unit: "Gb/s", Help: "the highest"}, {Name: "rtx", Help: "packets sent again, both ends, all runs"},
+		{Name: "p50", Unit: "µs", Help: "of the smallest size"}, {Name: "p99", Unit: "µs", Help: "of the smallest size"}, {Name: "goodput", Unit: "Gb/s", Help: "the highest"}, {Name: "rtx", Help: "packets sent again, both ends, all runs: lost + spurious"}, {Name: "lost", Unit: "pkts", Help: "of the packets sent again, those that the network had lost"}, {Name: "spur", Unit: "pkts", Help: "of the packets sent again, those that the other end had already"},
 	}}
 	good := page.Mark("ok", page.Good)
 	for _, r := range recs {
@@ -71,7 +71,7 @@ func several(doc *page.Doc, recs []*Rec) {
 		h := r.Headline()
 		t.Rows = append(t.Rows, []page.Cell{
 			r.Badge(), page.T("%s", r.Name), page.T("%s", r.Test()), page.Maybe(r.mode()), page.T("%s", ends(r)), page.T("%d", len(r.Runs)),
-			Number(h.p50, 1e3, 2), Number(h.p99, 1e3, 2), Number(h.Goodput, 1e9, 3), h.Rtx,
+			Number(h.p50, 1e3, 2), Number(h.p99, 1e3, 2), Number(h.Goodput, 1e9, 3), h.Rtx, page.Number(h.Resent, 1, 0), page.Number(h.Spurious, 1, 0),
 		})
 	}
 	doc.Badge = &good
@@ -175,6 +175,9 @@ type Headline struct {
 	Worst       *float64       // highest p99 of all runs
 	Lost, Wrong *int64         // of all runs together
 	Rtx         page.Cell
+	// Resent and Spurious are the parts of Rtx: packets that the network lost, and packets that
+	// the other end had already.
+	Resent, Spurious *float64
 
 	size                  int64 // smallest size with a latency
 	p50, p99, rate        *assert.Spread
@@ -202,8 +205,8 @@ func (r *Rec) Headline() Headline {
 			h.rate, h.rateSize = rate, run.Size
 		}
 	}
-	var rtx, tx float64
-	counted := false
+	var rtx, tx, lost, spurious float64
+	counted, split := false, true
 	for i := range r.Runs {
 		run := &r.Runs[i]
 		h.Msgs += run.Msgs
@@ -225,15 +228,26 @@ func (r *Rec) Headline() Headline {
 			if t := r.value(i, "tx"); t != nil {
 				tx += *t
 			}
+			a, b := r.resent(i)
+			if split = split && a != nil; split {
+				lost, spurious = lost+*a, spurious+*b
+			}
 		}
 	}
 	if counted {
 		h.Rtx = page.Number(&rtx, 1, 0)
-		if tx > 0 {
-			h.rtxNote = fmt.Sprintf("%s %% of %s packets", page.Figures(100*rtx/tx), page.Count.Format(tx))
-			if r.repeated() {
-				h.rtxNote += " of all rounds"
+		if split {
+			h.Resent, h.Spurious = &lost, &spurious
+			if rtx > 0 {
+				h.rtxNote = page.Fixed(lost, 0) + " lost, " + page.Fixed(spurious, 0) + " spurious"
 			}
+		}
+		if tx > 0 {
+			share := fmt.Sprintf("%s %% of %s packets", page.Figures(100*rtx/tx), page.Count.Format(tx))
+			if r.repeated() {
+				share += " of all rounds"
+			}
+			h.rtxNote = join("; ", h.rtxNote, share)
 		}
 	}
 	return h

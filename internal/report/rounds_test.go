@@ -30,10 +30,10 @@ func TestRoundsAreMedians(t *testing.T) {
 	check("8", first, "p50|µs", "4.00", "2.00 … 5.00")
 	check("8", first, "goodput|Gb/s", "4.000", "3.000 … 9.000")
 	check("8", first, "rtx|", "1", "0 … 5")
-	check("8", first, "lost|", "0", "0 … 2")
+	check("8", first, "lost|msgs", "0", "0 … 2")
 	check("8", first, "data|", "30 ok", "")
 	check("64", second, "p50|µs", "9.00", "")
-	if first["lost|"].Tone != page.Bad {
+	if first["lost|msgs"].Tone != page.Bad {
 		t.Error("lost messages of a round are not marked")
 	}
 	all := r.rounds()[0].(page.Details).Body[0].(page.Table)
@@ -60,5 +60,29 @@ func TestRoundsAreMedians(t *testing.T) {
 	}
 	if once := parse(t, `{"schema":"uetperf/1","runs":[{"size":8,"latency_ns":{"p50":1}},{"size":8,"latency_ns":{"p50":2}}]}`); len(once.Results("").Rows) != 2 || once.rounds() != nil {
 		t.Error("runs of a test that was not repeated are joined")
+	}
+}
+
+// Packets sent again are those that were lost and those that the other end had already. One end
+// sends again what comes twice at the other.
+func TestSentAgainIsLostAndSpurious(t *testing.T) {
+	r := parse(t, `{"schema":"uetperf/1","config":{"test":"bw"},"runs":[
+		{"size":8,"transport":{"tx_pkts":90,"rtx_rto":5,"rtx_sack":2,"dup":0},"peer_transport":{"tx_pkts":10,"rtx_rto":0,"dup":3}},
+		{"size":64,"transport":{"tx_pkts":100,"rtx_rto":3,"dup":0},"peer_transport":{"dup":0}}]}`)
+	for row, want := range [][3]string{{"7", "4", "3"}, {"3", "3", "0"}} {
+		got := cells(t, r.Results(""), row)
+		if got["rtx|"].Text != want[0] || got["lost|pkts"].Text != want[1] || got["spur|pkts"].Text != want[2] {
+			t.Errorf("rtx %v, lost %v, spurious %v, want %v", got["rtx|"], got["lost|pkts"], got["spur|pkts"], want)
+		}
+	}
+	for _, x := range tiles(r) {
+		if x.Name == "sent again" && (x.Value != "10" || x.Note != "7 lost, 3 spurious; 5 % of 200 packets") {
+			t.Errorf("%+v", x)
+		}
+	}
+	half := parse(t, `{"schema":"uetperf/1","runs":[{"transport":{"rtx_rto":5}}]}`)
+	c := cells(t, half.Results(""), 0)
+	if _, shown := c["lost|pkts"]; c["rtx|"].Text != "5" || shown {
+		t.Errorf("what the other end had is not known: %+v", c)
 	}
 }

@@ -110,7 +110,23 @@ func (r *Rec) results(caption string, kinds []kind) page.Table {
 	of := func(row int, value func(i int, x *record.Run) *float64) *assert.Spread {
 		return kinds[row].spread(func(i int) *float64 { return value(i, &r.Runs[i]) })
 	}
-	µs := func(name, help, of string) column { return metric(name, "µs", help, of, 1e3, 2) }
+	// A column with long times has fewer digits behind the point.
+	µs := func(name, help, of string) column {
+		most := 0.0
+		for _, k := range kinds {
+			if s := r.spread(k, of); s != nil {
+				most = max(most, s.Max)
+			}
+		}
+		prec := 2
+		switch {
+		case most >= 1e7:
+			prec = 0
+		case most >= 1e6:
+			prec = 1
+		}
+		return metric(name, "µs", help, of, 1e3, prec)
+	}
 	cpu := func(name, help, of string) column {
 		return metric(name, "%", help+", in parts of one processor", of, 0.01, 0)
 	}
@@ -130,7 +146,7 @@ func (r *Rec) results(caption string, kinds []kind) page.Table {
 			return Number(of(row, func(i int, x *record.Run) *float64 { return float(r.hasRun(i, "duration_ns"), x.DurationNS) }), 1e9, 2)
 		}},
 	}
-	if t := r.Config.Test; t != "lat" && t != "bw" && t != "rate" { // these tests have it in the table of counters
+	if t := r.Config.Test; t != "bw" && t != "rate" && !r.hasLatency() { // these have it in the table of counters
 		cols = append(cols, r.setup(func(row int) kind { return kinds[row] })...)
 	}
 	cols = append(cols, []column{
@@ -143,12 +159,14 @@ func (r *Rec) results(caption string, kinds []kind) page.Table {
 		µs("avg", "mean", "avg"),
 		µs("sd", "standard deviation", "sd"),
 		metric("goodput", "Gb/s", "", "goodput", 1e9, 3),
-		metric("", "MB/s", "", "goodput", 8e6, 1),
+		{head: page.Head{Unit: "MB/s"}, cell: func(row int) page.Cell {
+			return opt(!r.hasLatency(), func() page.Cell { return Number(r.spread(kinds[row], "goodput"), 8e6, 1) })
+		}},
 		metric("rate", "msg/s", "", "rate", 1, 0),
 		{head: page.Head{Name: "sent", Help: "datagrams, or round trips with them that began, warm-up included"}, cell: func(row int) page.Cell {
 			return Number(of(row, func(_ int, x *record.Run) *float64 { return floatOf(x.Sent) }), 1, 0)
 		}},
-		{head: page.Head{Name: "lost", Help: "messages sent and not received"}, cell: func(row int) page.Cell {
+		{head: page.Head{Name: "lost", Unit: "msgs", Help: "messages sent and not received"}, cell: func(row int) page.Cell {
 			c := Number(of(row, func(_ int, x *record.Run) *float64 { return floatOf(x.Lost) }), 1, 0)
 			if slices.ContainsFunc(kinds[row], func(i int) bool { x := &r.Runs[i]; return x.Lost != nil && *x.Lost > 0 && x.Sent == nil }) {
 				c.Tone = page.Bad
@@ -156,8 +174,13 @@ func (r *Rec) results(caption string, kinds []kind) page.Table {
 			return c
 		}},
 		metric("bus", "Gb/s", "of a collective: what the busiest link carried", "busbw", 1e9, 3),
-		count("rtx", "packets sent again"),
-		count("spurious", "of them, those that the other end had already"),
+		count("rtx", "packets sent again: lost + spurious"),
+		{head: page.Head{Name: "lost", Unit: "pkts", Help: "of the packets sent again, those that the network had lost"}, cell: func(row int) page.Cell {
+			return Number(of(row, func(i int, _ *record.Run) *float64 { lost, _ := r.resent(i); return lost }), 1, 0)
+		}},
+		{head: page.Head{Name: "spur", Unit: "pkts", Help: "of the packets sent again, those that the other end had already"}, cell: func(row int) page.Cell {
+			return Number(of(row, func(i int, _ *record.Run) *float64 { _, spurious := r.resent(i); return spurious }), 1, 0)
+		}},
 		count("ooo", "packets that came out of order"),
 		count("trim", "packets that came trimmed"),
 		count("ecn", "packets marked: congestion experienced"),

@@ -135,7 +135,7 @@ func id(i int) string { return fmt.Sprintf("run-%d", i+1) }
 func verdicts(rs []*result.Result) page.Table {
 	t := page.Table{Heads: []page.Head{
 		{Name: "verdict", Left: true}, {Name: "scenario", Left: true}, {Name: "on", Left: true}, {Name: "asserts", Help: "that hold, of all"},
-		{Name: "goodput", Unit: "Gb/s", Help: "of all clients"}, {Name: "lost", Help: "packets the network lost, for whatever reason"}, {Name: "trimmed"}, {Name: "marked"}, {Name: "sent again", Help: "packets, all clients and servers"},
+		{Name: "goodput", Unit: "Gb/s", Help: "of all clients"}, {Name: "lost", Help: "packets the network lost, for whatever reason"}, {Name: "trimmed"}, {Name: "marked"}, {Name: "sent again", Help: "packets, all clients and servers: lost + spurious"}, {Name: "lost", Unit: "sent again", Help: "of the packets sent again, those that the network had lost"}, {Name: "spurious", Unit: "sent again", Help: "of the packets sent again, those that the other end had already"},
 		{Name: "took", Unit: "s"}, {Name: "why not pass", Left: true},
 	}}
 	for i, r := range rs {
@@ -169,14 +169,34 @@ func verdicts(rs []*result.Result) page.Table {
 			return page.T("%s", page.Int(n))
 		}
 		reason := page.T("%s", r.Reason)
+		again, spurious := resent(r)
 		t.Rows = append(t.Rows, []page.Cell{
 			mark(r.Verdict), {Text: r.Scenario, To: id(i)}, page.T("%s", r.Substrate), asserts,
 			metric("all.goodput", 1e9, 3), sum(func(w string) bool { return strings.HasPrefix(w, "lost_") }),
-			sum(func(w string) bool { return w == "trimmed" }), sum(func(w string) bool { return w == "marked" }), metric("all.rtx", 1, 0),
+			sum(func(w string) bool { return w == "trimmed" }), sum(func(w string) bool { return w == "marked" }), metric("all.rtx", 1, 0), page.Number(again, 1, 0), page.Number(spurious, 1, 0),
 			page.T("%s", page.Fixed(r.Took.Seconds(), 1)), reason,
 		})
 	}
 	return t
+}
+
+// resent adds up, of the packets that the hosts sent again, those that the network lost, and
+// those that the other end had already; nil if some host did not measure it.
+func resent(r *result.Result) (lost, spurious *float64) {
+	for _, h := range r.Hosts {
+		if h.Record == nil || len(h.Record.Runs) == 0 {
+			continue
+		}
+		x := report.From(h.Name, h.Record).Headline()
+		if x.Resent == nil {
+			return nil, nil
+		}
+		if lost == nil {
+			lost, spurious = new(float64), new(float64)
+		}
+		*lost, *spurious = *lost+*x.Resent, *spurious+*x.Spurious
+	}
+	return lost, spurious
 }
 
 // machine describes where the results were made.
@@ -246,7 +266,7 @@ func asserts(r *result.Result) page.Block {
 func hosts(r *result.Result) page.Table {
 	t := page.Table{Caption: "Hosts", Heads: []page.Head{
 		{Name: "host", Left: true}, {Name: "role", Left: true}, {Name: "address", Left: true}, {Name: "image", Left: true}, {Name: "exit", Help: "status: 0 done and right, 1 failed, 127 not supported"},
-		{Name: "msgs"}, {Name: "goodput", Unit: "Gb/s", Help: "the highest of its runs"}, {Name: "p99", Unit: "µs", Help: "the worst of its runs"}, {Name: "lost"}, {Name: "wrong"}, {Name: "sent again"}, {Name: "ended by", Left: true},
+		{Name: "msgs"}, {Name: "goodput", Unit: "Gb/s", Help: "the highest of its runs"}, {Name: "p99", Unit: "µs", Help: "the worst of its runs"}, {Name: "lost"}, {Name: "wrong"}, {Name: "sent again", Help: "packets: lost + spurious"}, {Name: "lost", Unit: "sent again", Help: "of the packets sent again, those that the network had lost"}, {Name: "spurious", Unit: "sent again", Help: "of the packets sent again, those that the other end had already"}, {Name: "ended by", Left: true},
 	}}
 	for _, h := range r.Hosts {
 		exit := page.None()
@@ -257,11 +277,11 @@ func hosts(r *result.Result) page.Table {
 			}
 		}
 		row := []page.Cell{page.T("%s", h.Name), page.T("%s", h.Role), page.Maybe(h.Addr), page.Maybe(h.Image), exit}
-		msgs, rtx, lost, wrong, x, why := page.None(), page.None(), page.None(), page.None(), report.Headline{}, ""
+		msgs, rtx, again, spurious, lost, wrong, x, why := page.None(), page.None(), page.None(), page.None(), page.None(), page.None(), report.Headline{}, ""
 		if h.Record != nil {
 			x, why = report.From(h.Name, h.Record).Headline(), h.Record.Error
 			if len(h.Record.Runs) > 0 {
-				msgs, rtx = page.T("%s", page.Int(x.Msgs)), x.Rtx
+				msgs, rtx, again, spurious = page.T("%s", page.Int(x.Msgs)), x.Rtx, page.Number(x.Resent, 1, 0), page.Number(x.Spurious, 1, 0)
 			}
 		}
 		if x.Lost != nil {
@@ -270,7 +290,7 @@ func hosts(r *result.Result) page.Table {
 		if x.Wrong != nil {
 			wrong = page.BadIf(*x.Wrong > 0, page.Int(*x.Wrong))
 		}
-		row = append(row, msgs, report.Number(x.Goodput, 1e9, 3), page.Number(x.Worst, 1e3, 1), lost, wrong, rtx, page.BadIf(h.Record != nil, why))
+		row = append(row, msgs, report.Number(x.Goodput, 1e9, 3), page.Number(x.Worst, 1e3, 1), lost, wrong, rtx, again, spurious, page.BadIf(h.Record != nil, why))
 		t.Rows = append(t.Rows, row)
 	}
 	return t

@@ -15,6 +15,7 @@ import (
 
 	"github.com/uetkit/uetkit/cmd/uetperf/record"
 	"github.com/uetkit/uetkit/internal/page"
+	"github.com/uetkit/uetkit/internal/page/pagetest"
 	"github.com/uetkit/uetkit/testbed/fabric"
 	"github.com/uetkit/uetkit/testbed/result"
 )
@@ -94,6 +95,27 @@ func results() []*result.Result {
 func TestGoldenPage(t *testing.T) {
 	s := write(t, results()...)
 	golden(t, "report.html", figures.ReplaceAllString(styles.ReplaceAllString(s, "<style/>"), "$1</svg>"))
+}
+
+func TestPageFitsItsWindow(t *testing.T) {
+	pagetest.Fits(t, map[string]string{"runs": write(t, results()...)})
+}
+
+// The tables say of the packets that were sent again which were lost and which spurious.
+func TestSentAgainIsLostAndSpurious(t *testing.T) {
+	r := full("x")
+	r.Hosts[0].Record.Runs[0].PeerTransport = &record.Counters{Dup: 1}
+	for name, tab := range map[string]page.Table{"verdicts": verdicts([]*result.Result{r}), "hosts": hosts(r)} {
+		var got []string
+		for i, h := range tab.Heads {
+			if h.Name == "sent again" || h.Unit == "sent again" {
+				got = append(got, tab.Rows[0][i].Text)
+			}
+		}
+		if strings.Join(got, " ") != "2 1 1" {
+			t.Errorf("%s: %q, want 2 sent again, 1 lost, 1 spurious", name, got)
+		}
+	}
 }
 
 func TestGoldenJUnit(t *testing.T) {
