@@ -529,7 +529,7 @@ func newKeys(t *testing.T) string {
 	return folder
 }
 
-var goneLine = regexp.MustCompile(`^uetperf: the server was lost: nothing listens at 127\.0\.0\.1:\d+ \(UDP\) any more, or the host is gone$`)
+var goneLine = regexp.MustCompile(`^uetperf: the server was lost: nothing listens at 127\.0\.0\.1:\d+ \(UDP\) any more, or the host is gone; look there what ended .uetperf serve., and start it again$`)
 
 // T36: a removed member is out within 5 s, even in the middle of a test. The server goes on
 // with others.

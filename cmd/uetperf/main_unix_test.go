@@ -151,7 +151,7 @@ func TestServerStopped(t *testing.T) {
 			if code := c.code(t); code != exitFailed {
 				t.Errorf("exit code %d\n%s%s", code, &c.out, &c.err)
 			}
-			if !regexp.MustCompile(`^uetperf: the server was lost: 127\.0\.0\.1:\d+ ended the session: the server was stopped\n$`).Match(c.err.Bytes()) {
+			if !regexp.MustCompile(`^uetperf: the server was lost: 127\.0\.0\.1:\d+ ended the session: the server was stopped; look there what ended .uetperf serve., and start it again\n$`).Match(c.err.Bytes()) {
 				t.Errorf("stderr %q", &c.err)
 			}
 			if strings.Contains(c.out.String(), "nothing was measured") {

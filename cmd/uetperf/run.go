@@ -491,7 +491,7 @@ func lost(cfg *Config, err error) error {
 	case !gone && perf.Unreachable(err) && cfg.Impair != nil:
 		return fmt.Errorf("--impair %v lets too little through for a test, or the server was lost: %s", cfg.Impair, err.Error())
 	case gone || perf.Unreachable(err):
-		return fmt.Errorf("the server was lost: %s", err.Error())
+		return fmt.Errorf("the server was lost: %s; look there what ended `uetperf serve`, and start it again", err.Error())
 	}
 	return err
 }
