@@ -62,6 +62,25 @@ func (d *Distribution) points() plotter.XYs {
 // ordered says that they are steps of one thing, such as sizes. Distributions without
 // values are left out.
 func CDF(title, xlabel string, ordered bool, ds []Distribution) (Figure, bool) {
+	return CDFWithin(title, xlabel, ordered, ds, ReachOf(ds))
+}
+
+// A Reach is what the axes of distributions show at least: from Lo to Hi, up to Top nines.
+type Reach struct{ Lo, Hi, Top float64 }
+
+// ReachOf is the reach of distributions. Figures with the same reach can be compared.
+func ReachOf(ds []Distribution) Reach {
+	r := Reach{Lo: math.Inf(1), Hi: math.Inf(-1)}
+	for i := range ds {
+		if xy := ds[i].points(); len(xy) > 0 {
+			r.Lo, r.Hi, r.Top = min(r.Lo, xy[0].X), max(r.Hi, xy[len(xy)-1].X), max(r.Top, xy[len(xy)-1].Y)
+		}
+	}
+	return r
+}
+
+// CDFWithin is CDF with axes that show a reach at least.
+func CDFWithin(title, xlabel string, ordered bool, ds []Distribution, all Reach) (Figure, bool) {
 	var curves []plotter.XYs
 	var names []string
 	lo, hi, top := math.Inf(1), math.Inf(-1), 0.0
@@ -76,9 +95,9 @@ func CDF(title, xlabel string, ordered bool, ds []Distribution) (Figure, bool) {
 	if len(curves) == 0 {
 		return Figure{}, false
 	}
-	x := logarithmic(lo, hi, Time)
+	x := logarithmic(min(lo, all.Lo), max(hi, all.Hi), Time)
 	x.label = xlabel
-	p := sheet(x, nines(top))
+	p := sheet(x, nines(max(top, all.Top)))
 	f := Figure{Title: title, Note: "Each step to the next line of the grid upwards is a tenth of the messages before: 99 % are faster than where a curve crosses the line 99 %. Curves end where there are no more measurements."}
 	for i, l := range looks(len(curves), ordered) {
 		curve(p, curves[i], l, plotter.NoStep, false)
@@ -103,6 +122,8 @@ type Panel struct {
 	Unit   Unit
 	Series []Series
 	Tall   bool
+	// Most is a value that the axis reaches at least, so that figures can be compared.
+	Most float64
 }
 
 // A Moment is shown as a line in a timeline, or as a band if Until is later than At.
@@ -223,7 +244,7 @@ func (pn *Panel) part(x axis, tall bool) (part, float64) {
 	if tall {
 		n, h = 5, 190
 	}
-	y, unit := linear(lo, hi, true, n, pn.Unit)
+	y, unit := linear(lo, max(hi, pn.Most), true, n, pn.Unit)
 	head := pn.Title
 	if words := map[string]string{"k": "thousands", "M": "millions", "G": "billions"}; words[unit] != "" {
 		unit = words[unit]

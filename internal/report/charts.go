@@ -59,6 +59,7 @@ type curve struct {
 	page.Distribution
 	way  way
 	size int64
+	rec  *Rec
 }
 
 // curves returns the curves of records, and a sentence about each that cannot be drawn.
@@ -66,7 +67,7 @@ func curves(recs []*Rec) (all []curve, problems []page.Block) {
 	for _, r := range recs {
 		for i := range r.Runs {
 			l := r.Runs[i].Latency
-			if l == nil {
+			if l == nil || r.Runs[i].Mesh != nil { // of many pairs, histograms would be long
 				continue
 			}
 			d, err := r.distribution(i)
@@ -77,39 +78,101 @@ func curves(recs []*Rec) (all []curve, problems []page.Block) {
 				continue
 			}
 			d.Name = prefix(recs, r) + d.Name
-			all = append(all, curve{d, r.way(i), r.Runs[i].Size})
+			all = append(all, curve{d, r.way(i), r.Runs[i].Size, r})
 		}
 	}
 	return all, problems
 }
 
-// CDF draws the latencies of records over each other: of one record all its runs; of
-// several all their runs if these are few, otherwise a figure per size.
-func CDF(recs []*Rec) []page.Block {
+// Axes are what the figures of a page share, so that they can be compared.
+type Axes struct {
+	most  map[string]float64 // by the title of a panel over time
+	end   map[string]float64 // seconds, by test
+	reach page.Reach         // of latency
+}
+
+// AxesOf returns axes that hold what records measured.
+func AxesOf(recs []*Rec) *Axes {
+	a := &Axes{most: map[string]float64{}, end: map[string]float64{}}
+	for _, r := range recs {
+		test := r.Config.Test
+		for i := range r.Runs {
+			run := &r.Runs[i]
+			if len(run.Series) == 0 {
+				continue
+			}
+			a.end[test] = max(a.end[test], float64(run.DurationNS)/1e9, float64(run.Series[len(run.Series)-1].AtNS)/1e9)
+			for _, p := range r.panels(i) {
+				for _, s := range p.Series {
+					for _, y := range s.Y {
+						if y > a.most[p.Title] && !math.IsInf(y, 0) {
+							a.most[p.Title] = y
+						}
+					}
+				}
+			}
+		}
+	}
+	all, _ := curves(recs)
+	a.reach = page.ReachOf(distributions(all))
+	return a
+}
+
+func distributions(cs []curve) (ds []page.Distribution) {
+	for _, c := range cs {
+		ds = append(ds, c.Distribution)
+	}
+	return ds
+}
+
+// CDF draws the latencies of records over each other: all runs if these are few. Of more, each
+// test has a figure; several records of one test have one each, or one for each size, whichever
+// are fewer. What is measured in different ways has separate figures.
+func CDF(recs []*Rec, a *Axes) []page.Block {
 	recs = slices.DeleteFunc(slices.Clone(recs), func(r *Rec) bool { return !r.hasLatency() })
 	all, problems := curves(recs)
-	// What is measured in different ways gets separate figures.
 	var out []page.Block
 	for _, w := range ways {
 		some := slices.DeleteFunc(slices.Clone(all), func(c curve) bool { return c.way != w })
 		title := "Distribution of latency"
 		if len(recs) == 1 || len(some) <= 12 {
-			out = append(out, drawCDF(title, w.label(), len(recs) == 1 && rises(recs[0]), some)...)
+			out = append(out, drawCDF(title, w.label(), len(recs) == 1 && rises(recs[0]), some, a)...)
 			continue
 		}
-		bySize := map[int64][]curve{}
+		var tests []string
+		byTest := map[string][]curve{}
 		for _, c := range some {
-			bySize[c.size] = append(bySize[c.size], c)
+			t := c.rec.Test()
+			if byTest[t] == nil {
+				tests = append(tests, t)
+			}
+			byTest[t] = append(byTest[t], c)
 		}
-		for _, n := range slices.Sorted(maps.Keys(bySize)) {
-			out = append(out, drawCDF(fmt.Sprintf("%s, size %s", title, units.Size(n)), w.label(), false, bySize[n])...)
+		for _, t := range tests {
+			bySize, byRec := map[int64][]curve{}, map[*Rec][]curve{}
+			for _, c := range byTest[t] {
+				bySize[c.size], byRec[c.rec] = append(bySize[c.size], c), append(byRec[c.rec], c)
+			}
+			if len(byRec) <= len(bySize) {
+				for _, r := range recs {
+					name := title + ", " + t
+					if len(byRec) > 1 {
+						name = title + ", " + r.Name
+					}
+					out = append(out, drawCDF(name, w.label(), rises(r), byRec[r], a)...)
+				}
+				continue
+			}
+			for _, n := range slices.Sorted(maps.Keys(bySize)) {
+				out = append(out, drawCDF(fmt.Sprintf("%s, %s, size %s", title, t, units.Size(n)), w.label(), false, bySize[n], a)...)
+			}
 		}
 	}
 	return append(out, problems...)
 }
 
 // drawCDF draws curves over each other, at most as many as can be told apart.
-func drawCDF(title, label string, ordered bool, cs []curve) []page.Block {
+func drawCDF(title, label string, ordered bool, cs []curve, a *Axes) []page.Block {
 	note := ""
 	if n := len(cs); n > maxCurves {
 		few := make([]curve, maxCurves)
@@ -119,11 +182,7 @@ func drawCDF(title, label string, ordered bool, cs []curve) []page.Block {
 		note = fmt.Sprintf(" %d of %d runs are drawn.", maxCurves, n)
 		cs = few
 	}
-	var ds []page.Distribution
-	for _, c := range cs {
-		ds = append(ds, c.Distribution)
-	}
-	f, ok := page.CDF(title, label, ordered, ds)
+	f, ok := page.CDFWithin(title, label, ordered, distributions(cs), a.reach)
 	if !ok {
 		return nil
 	}
@@ -182,6 +241,15 @@ func OverSize(recs []*Rec) []page.Block {
 	}
 	var out []page.Block
 	draw := func(title, label string, u page.Unit, log bool, lines []page.Series) {
+		at := map[float64]bool{}
+		for _, l := range lines {
+			for _, x := range l.X {
+				at[x] = true
+			}
+		}
+		if len(at) < 2 { // one size has nothing to draw over
+			return
+		}
 		if f, ok := page.OverSize(title, label, u, log, lines); ok {
 			if len(lines) == 1 {
 				f.Keys = nil
@@ -197,7 +265,7 @@ func OverSize(recs []*Rec) []page.Block {
 }
 
 // Timelines draws each run that has samples over time. The titles begin with prefix.
-func (r *Rec) Timelines(prefix string) []page.Block {
+func (r *Rec) Timelines(prefix string, a *Axes) []page.Block {
 	var out []page.Block
 	left, with := 0, 0
 	for i := range r.Runs {
@@ -214,9 +282,12 @@ func (r *Rec) Timelines(prefix string) []page.Block {
 			left++
 			continue
 		}
-		has := func(k int, key string) bool { return r.hasRun(i, "series", k, key) }
 		title := prefix + r.Test() + ", " + r.RunName(i)
-		if f, ok := page.Timeline(title, panels(run.Series, has), nil, float64(run.DurationNS)/1e9); ok {
+		parts := r.panels(i)
+		for k := range parts {
+			parts[k].Most = a.most[parts[k].Title]
+		}
+		if f, ok := page.Timeline(title, parts, nil, a.end[r.Config.Test]); ok {
 			if n := stride(len(run.Series)); n > 1 {
 				f.Note = fmt.Sprintf("%d samples, %d of them a step.", len(run.Series), n)
 			}
@@ -237,6 +308,11 @@ func (r *Rec) Timelines(prefix string) []page.Block {
 
 // stride is the number of samples per step of a figure.
 func stride(n int) int { return (n + maxSteps - 1) / maxSteps }
+
+// panels returns the panels of run i.
+func (r *Rec) panels(i int) []page.Panel {
+	return panels(r.Runs[i].Series, func(k int, key string) bool { return r.hasRun(i, "series", k, key) })
+}
 
 // panels returns panels of goodput, window, round trip and errors. has reports whether
 // sample k has a key.

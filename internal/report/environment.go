@@ -50,6 +50,8 @@ func (r *Rec) Environment() page.Facts {
 		}
 		add("ranks", r.has("world", "ranks"), "%s", join(", ", fmt.Sprint(w.Ranks), strings.Join(on, ", ")))
 		add("started by", w.Launcher != "", "%s", w.Launcher)
+	} else if r.isMesh() {
+		host("coordinator", &r.Host, "host")
 	} else {
 		host("client", &r.Host, "host")
 		host("server", r.Peer, "peer")

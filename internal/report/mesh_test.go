@@ -46,3 +46,22 @@ func TestMeshMaps(t *testing.T) {
 		t.Errorf("%+v", pairs.Rows)
 	}
 }
+
+// A mesh has the latency of small messages and no client of its own.
+func TestMeshSaysWhatItMeasured(t *testing.T) {
+	r := parse(t, `{"schema":"uetperf/1","command":["uetperf","mesh","a","b"],"host":{"name":"x"},"config":{"test":"mesh"},"runs":[{"size":65536,"latency_ns":{"p50":5000},"transport":{},"mesh":{"hosts":[],"pairs":[]}}]}`)
+	if x := tiles(r)[0]; x.Name != "latency, p50" || x.Note != "at size 8" {
+		t.Errorf("%+v", x)
+	}
+	if b := CDF([]*Rec{r}, AxesOf([]*Rec{r})); len(b) != 0 {
+		t.Errorf("histograms that a mesh does not keep are missed: %v", b)
+	}
+	for _, f := range r.Environment() {
+		if f.Name == "server" || f.Name == "client" {
+			t.Errorf("%+v", f)
+		}
+	}
+	if b := repeat(r); len(b) != 2 || b[1] != page.Text("On each of the hosts: uetperf serve --mesh") {
+		t.Errorf("%v", b)
+	}
+}

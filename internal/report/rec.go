@@ -10,6 +10,7 @@ import (
 	"cmp"
 	"encoding/json"
 	"fmt"
+	"slices"
 
 	"github.com/uetkit/uetkit/cmd/uetperf/record"
 	"github.com/uetkit/uetkit/internal/assert"
@@ -138,6 +139,23 @@ func (r *Rec) turn(i int) (n int) {
 		}
 	}
 	return n
+}
+
+// meshSize is the size of the messages whose latency a mesh measures; that of the run is of its
+// bandwidth.
+const meshSize = 8
+
+// latencySize is the size of the messages whose latency run i has.
+func (r *Rec) latencySize(i int) int64 {
+	if r.Runs[i].Mesh != nil {
+		return meshSize
+	}
+	return r.Runs[i].Size
+}
+
+// isMesh reports whether the test was between servers, from a host that measured nothing.
+func (r *Rec) isMesh() bool {
+	return slices.ContainsFunc(r.Runs, func(x record.Run) bool { return x.Mesh != nil })
 }
 
 // A way is how the times of a run were measured.

@@ -110,7 +110,7 @@ func TestDistributionHasTheValues(t *testing.T) {
 	if fmt.Sprint(d.Counts) != "[2 1 1]" || len(d.Values) != 3 || math.Abs(d.Values[0]/5000-1) > 0.001 || math.Abs(d.Values[2]/900000-1) > 0.001 {
 		t.Errorf("%+v", d)
 	}
-	if b := CDF([]*Rec{r}); len(b) != 1 {
+	if b := CDF([]*Rec{r}, AxesOf([]*Rec{r})); len(b) != 1 {
 		t.Errorf("%d blocks", len(b))
 	}
 }
@@ -120,7 +120,7 @@ func TestHistogramsThatCannotBeReadAreSaid(t *testing.T) {
 	for name, s := range map[string]string{
 		"none": "", "no base64": "!!", "cut": good[:len(good)/2], "empty": hdr(t, 3), "too fine": hdr(t, 5, 5), "too large": strings.Repeat("A", maxHDR+4),
 	} {
-		out := CDF([]*Rec{From("x", withHDR(s))})
+		out := CDF([]*Rec{From("x", withHDR(s))}, AxesOf([]*Rec{From("x", withHDR(s))}))
 		if len(out) != 1 {
 			t.Fatalf("%s: %d blocks", name, len(out))
 		}
@@ -148,7 +148,7 @@ func TestSeriesPanels(t *testing.T) {
 	if x := ps[3].Series; len(x) != 1 || x[0].Name != "sent again" || x[0].Y[0] != 6 || x[0].Y[1] != 0 || !math.IsNaN(x[0].Y[2]) {
 		t.Errorf("packets %+v: want 6 a second sent again, and nothing of marks, which were zero", x)
 	}
-	if len(r.Timelines("")) != 1 {
+	if len(r.Timelines("", AxesOf([]*Rec{r}))) != 1 {
 		t.Error("no timeline")
 	}
 }
@@ -252,7 +252,7 @@ func TestOneSidedTimes(t *testing.T) {
 		r.Runs[i].Latency.HDR = hdr(t, 3, 5000)
 	}
 	var titles []string
-	for _, b := range CDF([]*Rec{r}) {
+	for _, b := range CDF([]*Rec{r}, AxesOf([]*Rec{r})) {
 		titles = append(titles, fmt.Sprintf("%T", b))
 	}
 	if len(titles) != 3 {
@@ -310,11 +310,11 @@ func TestMeasuredNames(t *testing.T) {
 func all(r *Rec) []page.Block {
 	var out []page.Block
 	out = append(out, r.Blocks("x")...)
-	out = append(out, CDF([]*Rec{r})...)
-	out = append(out, CDF([]*Rec{r, r})...)
+	out = append(out, CDF([]*Rec{r}, AxesOf([]*Rec{r}))...)
+	out = append(out, CDF([]*Rec{r, r}, AxesOf([]*Rec{r, r}))...)
 	out = append(out, OverSize([]*Rec{r})...)
 	out = append(out, r.Streams()...)
-	out = append(out, r.Timelines("")...)
+	out = append(out, r.Timelines("", AxesOf([]*Rec{r}))...)
 	out = append(out, r.Environment(), r.Counters("x"))
 	out = append(out, r.Verdicts()...)
 	c, _ := r.Command()

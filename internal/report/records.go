@@ -35,10 +35,11 @@ func one(doc *page.Doc, r *Rec) {
 	b := r.Badge()
 	doc.Badge = &b
 	add(doc, "Summary", slices.Concat(r.early(), []page.Block{tiles(r)}, r.Verdicts(), r.Blocks("Results")))
-	add(doc, "Latency", CDF([]*Rec{r}))
+	axes := AxesOf([]*Rec{r})
+	add(doc, "Latency", CDF([]*Rec{r}, axes))
 	add(doc, "By size", OverSize([]*Rec{r}))
 	add(doc, "Streams", r.Streams())
-	add(doc, "Over time", r.Timelines(""))
+	add(doc, "Over time", r.Timelines("", axes))
 	add(doc, "Environment", []page.Block{r.Environment()})
 	if c := r.Counters(""); len(c.Rows) > 0 {
 		add(doc, "Counters of both ends", []page.Block{page.Details{Summary: "Packets, acknowledgements, retransmissions by cause", Open: len(c.Rows) <= 8, Body: []page.Block{c}}})
@@ -76,11 +77,12 @@ func several(doc *page.Doc, recs []*Rec) {
 	}
 	doc.Badge = &good
 	add(doc, "Summary", []page.Block{t})
-	add(doc, "Latency", CDF(recs))
+	axes := AxesOf(recs)
+	add(doc, "Latency", CDF(recs, axes))
 	add(doc, "By size", OverSize(recs))
 	var lines []page.Block
 	for _, r := range recs {
-		lines = append(lines, r.Timelines(r.Name+": ")...)
+		lines = append(lines, r.Timelines(r.Name+": ", axes)...)
 	}
 	add(doc, "Over time", lines)
 	for _, r := range recs {
@@ -110,7 +112,13 @@ func repeat(r *Rec) []page.Block {
 		return []page.Block{page.Text("The record does not have its command.")}
 	}
 	out := []page.Block{c}
-	if t := r.Config.Test; t != "" && r.World == nil {
+	switch t := r.Config.Test; {
+	case t == "" || r.World != nil:
+	case r.isMesh() && r.Config.Sec == "psk":
+		out = append(out, page.Text("On each of the hosts: uetperf serve --keys FOLDER"))
+	case r.isMesh():
+		out = append(out, page.Text("On each of the hosts: uetperf serve --mesh"))
+	default:
 		out = append(out, page.Text("On the other host: uetperf serve"))
 	}
 	return out
@@ -194,9 +202,9 @@ func (r *Rec) Headline() Headline {
 	for _, k := range r.kinds() {
 		run := &r.Runs[k[0]]
 		goodput, rate := r.spread(k, "goodput"), r.spread(k, "rate")
-		if slices.ContainsFunc(k, func(i int) bool { return r.Runs[i].Latency != nil }) && (!latency || run.Size < h.size) {
+		if slices.ContainsFunc(k, func(i int) bool { return r.Runs[i].Latency != nil }) && (!latency || r.latencySize(k[0]) < h.size) {
 			latency = true
-			h.size, h.p50, h.p99 = run.Size, r.spread(k, "p50"), r.spread(k, "p99")
+			h.size, h.p50, h.p99 = r.latencySize(k[0]), r.spread(k, "p50"), r.spread(k, "p99")
 		}
 		if more(goodput, h.Goodput) {
 			h.Goodput, h.goodputSize = goodput, run.Size

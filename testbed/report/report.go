@@ -233,8 +233,15 @@ func run(i int, r *result.Result) page.Section {
 	}
 	add(timeline(r)...)
 	add(hosts(r))
+	var recs []*report.Rec
+	for _, h := range r.Hosts {
+		if h.Record != nil {
+			recs = append(recs, report.From(h.Name, h.Record))
+		}
+	}
+	axes := report.AxesOf(recs) // the hosts of a run can be compared
 	for k := range r.Hosts {
-		if b, ok := host(r, k); ok {
+		if b, ok := host(r, k, axes); ok {
 			add(b)
 		}
 	}
@@ -297,7 +304,7 @@ func hosts(r *result.Result) page.Table {
 }
 
 // host makes the folded details of one host. It returns false if the host left nothing.
-func host(r *result.Result, k int) (page.Details, bool) {
+func host(r *result.Result, k int, axes *report.Axes) (page.Details, bool) {
 	h := &r.Hosts[k]
 	d := page.Details{Summary: h.Name + ": "}
 	var what []string
@@ -310,8 +317,8 @@ func host(r *result.Result, k int) (page.Details, bool) {
 		what = append(what, "record")
 		d.Body = append(d.Body, rec.Blocks("Record: "+rec.Test())...)
 		d.Body = append(d.Body, rec.Verdicts()...)
-		d.Body = append(d.Body, report.CDF([]*report.Rec{rec})...)
-		d.Body = append(d.Body, rec.Timelines("Over time: ")...)
+		d.Body = append(d.Body, report.CDF([]*report.Rec{rec}, axes)...)
+		d.Body = append(d.Body, rec.Timelines("Over time: ", axes)...)
 		if c := rec.Counters("Counters"); len(c.Rows) > 0 {
 			d.Body = append(d.Body, c)
 		}
