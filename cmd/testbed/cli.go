@@ -162,7 +162,7 @@ func (cfg *config) addLab(c *cobra.Command) {
 	f.StringVar(&cfg.substrate, "substrate", "auto", "`KIND` of lab: docker, netns, sim, or auto, the first that can be used here")
 	f.Uint64Var(&cfg.seed, "seed", 0, "`N` that decides everything random (default random; it is printed)")
 	f.StringSliceVar(&cfg.images, "image", nil, "containers of another implementation: `ROLE=IMAGE`, role server or client (repeatable; testbed/README.md has the contract)")
-	f.StringVar(&cfg.bin, "bin", "", "`FOLDER` with the programs testbed, uetperf and uetswitch, static (default: beside this program, or built here)")
+	f.StringVar(&cfg.bin, "bin", "", "`FOLDER` with the programs testbed, uetperf and uetswitch (default: beside this program, or built here)")
 	f.BoolVarP(&cfg.quiet, "quiet", "q", false, "no progress")
 	cli.Values(c, "substrate", substrates...)
 	cli.Values(c, "image", "server=", "client=")
@@ -299,7 +299,7 @@ func downCommand(cfg *config) *cobra.Command {
 		Use: "down", Short: "take down labs that were left up, and what killed runs left", Args: none,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cfg.down(cmd.Context(), images) },
 	}
-	c.Flags().BoolVar(&images, "images", false, "remove the images and the programs that were built for labs, too")
+	c.Flags().BoolVar(&images, "images", false, "remove the images that were built for labs, too")
 	return c
 }
 

@@ -40,6 +40,11 @@ func (cfg *config) up(ctx context.Context, name string) error {
 	if err != nil {
 		return err
 	}
+	release, err := reg.Use()
+	if err != nil {
+		return &failure{err}
+	}
+	defer release()
 	subs, why := cfg.usable(ctx)
 	sub := pick(sc, subs, cfg.substrate)
 	if sub == nil {
@@ -104,13 +109,21 @@ func (cfg *config) down(ctx context.Context, images bool) error {
 	for _, s := range labSubstrates() {
 		m[s.Name()] = s
 	}
-	if err := cfg.sweep(ctx, reg, m, reg.Owned); err != nil || !images {
+	if err := cfg.sweep(ctx, reg, m, reg.Owned); err != nil {
 		return err
 	}
-	return cfg.removeImages(ctx, reg)
+	if images {
+		if err := cfg.removeImages(ctx, reg); err != nil {
+			return err
+		}
+	}
+	if err := reg.Remove(); err != nil && !errors.Is(err, lab.ErrInUse) {
+		return &failure{err}
+	}
+	return nil
 }
 
-// removeImages removes the images of the testbed and the programs it built, unless a lab uses them.
+// removeImages removes the images of the testbed, unless a lab uses them.
 func (cfg *config) removeImages(ctx context.Context, reg *lab.Registry) error {
 	if labs := reg.List(); len(labs) > 0 {
 		return &failure{fmt.Errorf("--images: %s (%s) uses them: end it first", labs[0].Name, labs[0].Scenario)}
@@ -119,14 +132,7 @@ func (cfg *config) removeImages(ctx context.Context, reg *lab.Registry) error {
 	for _, name := range removed {
 		fmt.Fprintf(cfg.stdout, "image %s is removed\n", name)
 	}
-	if errors.Is(err, substrate.ErrUnsupported) { // no engine, no images
-		cfg.say("%s", oneLine(err))
-		err = nil
-	}
-	if err == nil {
-		err = reg.Remove()
-	}
-	if err != nil {
+	if err != nil && !errors.Is(err, substrate.ErrUnsupported) { // no engine, no images: sweep has said it
 		return &failure{err}
 	}
 	return nil

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"crypto/sha256"
-	"debug/elf"
 	"encoding/hex"
 	"errors"
 	"fmt"
@@ -17,6 +16,7 @@ import (
 	"strings"
 
 	"github.com/uetkit/uetkit/testbed/lab"
+	"github.com/uetkit/uetkit/testbed/substrate/docker"
 )
 
 // programs are the programs that run in labs.
@@ -26,14 +26,14 @@ const module = "github.com/uetkit/uetkit"
 
 // binaries returns a folder with the programs: the one given, the folder of this program,
 // or a folder that they are built into, from the source found here or, if this program was
-// installed as a version of the module, from that version. Containers need static programs.
+// installed as a version of the module, from that version.
 func (cfg *config) binaries(ctx context.Context, r *lab.Registry, containers bool) (string, error) {
 	if cfg.bin != "" {
 		dir, err := filepath.Abs(cfg.bin)
 		if err != nil {
 			return "", err
 		}
-		if p, why := unfit(dir, containers); p != "" {
+		if p, why := unfit(ctx, dir, containers); p != "" {
 			return "", fmt.Errorf("--bin %s %s: build it by CGO_ENABLED=0 go build -o %s ./cmd/%s", cfg.bin, why, cfg.bin, p)
 		}
 		return dir, nil
@@ -41,7 +41,7 @@ func (cfg *config) binaries(ctx context.Context, r *lab.Registry, containers boo
 	there := ""
 	if self, err := os.Executable(); err == nil {
 		dir := filepath.Dir(self)
-		p, why := unfit(dir, containers)
+		p, why := unfit(ctx, dir, containers)
 		if p == "" {
 			return dir, nil
 		}
@@ -73,28 +73,21 @@ func installed() string {
 }
 
 // unfit returns the first program in a folder that cannot be used, and why; "" if all can.
-// Containers have no libraries.
-func unfit(dir string, containers bool) (program, why string) {
+// Containers get the libraries that a program needs from this host.
+func unfit(ctx context.Context, dir string, containers bool) (program, why string) {
 	for _, p := range programs {
 		file := filepath.Join(dir, p)
 		if _, err := os.Stat(file); err != nil {
 			return p, "has no " + p
 		}
-		if containers && dynamic(file) {
-			return p, "has a " + p + " that needs libraries, which containers have not (CGO_ENABLED=0 go install makes one that needs none)"
+		if !containers {
+			continue
+		}
+		if _, err := docker.Libraries(ctx, file); err != nil {
+			return p, fmt.Sprintf("has a %s that needs libraries, which containers cannot get: %s (CGO_ENABLED=0 go install ./cmd/... makes one that needs none)", p, oneLine(err))
 		}
 	}
 	return "", ""
-}
-
-// dynamic reports whether a program needs an interpreter to load libraries.
-func dynamic(file string) bool {
-	f, err := elf.Open(file)
-	if err != nil {
-		return false
-	}
-	defer f.Close()
-	return slices.ContainsFunc(f.Progs, func(p *elf.Prog) bool { return p.Type == elf.PT_INTERP })
 }
 
 // source is the root of the module, at or above the current folder.
@@ -109,7 +102,7 @@ func source() (string, error) {
 			return d, nil
 		}
 		if d == filepath.Dir(d) {
-			return "", errors.New("this is not the project's source to build the programs of labs from: run inside it, or say where they are by --bin")
+			return "", errors.New("this is not the project's source to build the programs of labs from: run inside it, or in it \"go install ./cmd/...\", which puts all programs beside this one, or say where they are by --bin")
 		}
 	}
 }

@@ -108,6 +108,11 @@ func (cfg *config) runScenarios(ctx context.Context, names []string) error {
 	if err != nil {
 		return err
 	}
+	release, err := reg.Use()
+	if err != nil {
+		return &failure{err}
+	}
+	defer release()
 	if err := os.MkdirAll(cfg.out, 0o755); err != nil {
 		return fmt.Errorf("--out: %w", err)
 	}

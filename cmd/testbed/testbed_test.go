@@ -11,6 +11,7 @@ import (
 
 	"github.com/uetkit/uetkit/testbed/lab"
 	"github.com/uetkit/uetkit/testbed/result"
+	"github.com/uetkit/uetkit/testbed/substrate/docker"
 )
 
 // call runs a command line in this process.
@@ -167,10 +168,10 @@ func registryDir(t *testing.T, prefix string) string {
 	return r.Dir()
 }
 
-// Programs that need libraries are refused for containers.
+// Programs whose libraries are not here are refused for containers.
 func TestProgramsAreFit(t *testing.T) {
 	sh, err := os.ReadFile("/bin/sh")
-	if err != nil || !dynamic("/bin/sh") {
+	if libs, e := docker.Libraries(t.Context(), "/bin/sh"); err != nil || e != nil || len(libs) == 0 {
 		t.Skip("no program here that needs libraries")
 	}
 	dir := t.TempDir()
@@ -181,7 +182,7 @@ func TestProgramsAreFit(t *testing.T) {
 	}
 	want := func(containers bool, program, why string) {
 		t.Helper()
-		if p, w := unfit(dir, containers); p != program || !strings.Contains(w, why) {
+		if p, w := unfit(t.Context(), dir, containers); p != program || !strings.Contains(w, why) {
 			t.Errorf("%q, %q", p, w)
 		}
 	}
@@ -192,5 +193,30 @@ func TestProgramsAreFit(t *testing.T) {
 	want(true, "", "")
 	write("uetperf", sh)
 	want(false, "", "")
+	want(true, "", "")
+	write("uetperf", bytes.ReplaceAll(sh, []byte("/ld-"), []byte("/xd-"))) // whose loader is nowhere
+	want(false, "", "")
 	want(true, "uetperf", "has a uetperf that needs libraries")
+	want(true, "uetperf", "CGO_ENABLED=0 go install ./cmd/...")
+}
+
+// down leaves no folder behind when nothing runs, and says in one line at most why it cannot look for
+// containers, with --images too.
+func TestDownLeavesNothing(t *testing.T) {
+	t.Setenv("DOCKER_HOST", "unix:///nonexistent/docker.sock")
+	for _, args := range [][]string{{"down", "--prefix", "tbgone"}, {"down", "--images", "--prefix", "tbgone"}} {
+		dir := registryDir(t, "tbgone")
+		for _, left := range []string{"tbgone0", "bin/0123456789ab", "bin/stage1"} { // as a killed run leaves
+			if err := os.MkdirAll(filepath.Join(dir, left), 0o755); err != nil {
+				t.Fatal(err)
+			}
+		}
+		code, out, errs := call(t, args...)
+		if code != exitOK || out != "" || strings.Count(errs, "\n") > 1 || len(errs) > 120 {
+			t.Errorf("%v: exit %d: %s%s", args, code, out, errs)
+		}
+		if _, err := os.Stat(dir); err == nil {
+			t.Errorf("%v: %s is left", args, dir)
+		}
+	}
 }

@@ -115,8 +115,8 @@ func output(t *testing.T, dir string, env []string, name string, args ...string)
 	return string(out)
 }
 
-// Where there is a C compiler, go install makes programs that need libraries. The testbed then
-// builds those of its containers itself.
+// Where there is a C compiler, go install makes programs that need libraries. The containers of the
+// testbed then get those of this host.
 func containersOfDynamicPrograms(t *testing.T, env []string, bin, empty string) {
 	if exec.Command("docker", "version").Run() != nil {
 		t.Skip("no engine answers")
@@ -127,6 +127,40 @@ func containersOfDynamicPrograms(t *testing.T, env []string, bin, empty string) 
 	env = append(env, "PATH="+os.Getenv("PATH"))
 	do := func(name string, args ...string) string { t.Helper(); return output(t, empty, env, name, args...) }
 	do("go", "install", module+"/cmd/testbed@"+installed)
+	playInContainers(t, env, bin, empty)
+}
+
+// What the README says of go install ./cmd/... in the tree holds where there is a C compiler: neither
+// it nor the go command nor the tree is needed afterwards, for containers either.
+func TestInstallFromTheTree(t *testing.T) {
+	if os.Getenv("UETKIT_INSTALL") == "" {
+		t.Skip("set UETKIT_INSTALL: it builds everything once more")
+	}
+	if exec.Command("docker", "version").Run() != nil {
+		t.Skip("no engine answers")
+	}
+	if _, err := exec.LookPath("gcc"); err != nil {
+		t.Skip("no C compiler")
+	}
+	tree, err := filepath.Abs("../..")
+	if err != nil {
+		t.Fatal(err)
+	}
+	bin, tools := t.TempDir(), t.TempDir()
+	output(t, tree, append(os.Environ(), "GOBIN="+bin, "CGO_ENABLED=1"), "go", "install", "./cmd/...")
+	for _, name := range []string{"docker", "docker-compose"} { // the plugin of docker is elsewhere
+		if path, err := exec.LookPath(name); err == nil {
+			if err := os.Symlink(path, filepath.Join(tools, name)); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	playInContainers(t, []string{"PATH=" + tools, "HOME=" + os.Getenv("HOME")}, bin, t.TempDir())
+}
+
+// playInContainers plays a scenario in containers with installed programs that need libraries.
+func playInContainers(t *testing.T, env []string, bin, empty string) {
+	do := func(name string, args ...string) string { t.Helper(); return output(t, empty, env, name, args...) }
 	testbed := filepath.Join(bin, "testbed")
 	f, err := elf.Open(testbed)
 	if err != nil {

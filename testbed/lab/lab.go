@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io/fs"
 	"net/netip"
 	"os"
 	"path/filepath"
@@ -207,15 +208,51 @@ func (r *Registry) Sweep(owned func(string) bool) {
 	}
 }
 
-// Remove removes the registry's folder with the programs that were built there. It fails if a lab
-// is up.
+// ErrInUse is wrapped by the error of Remove if something uses the folder.
+var ErrInUse = errors.New("in use")
+
+// Use keeps the registry's folder, and the programs that are built there, until release is called or
+// the program ends.
+func (r *Registry) Use() (release func(), err error) {
+	for {
+		if err := os.MkdirAll(r.dir, 0o755); err != nil {
+			return nil, fmt.Errorf("the folder of labs: %w", err)
+		}
+		f, err := shareLock(r.useFile())
+		switch {
+		case errors.Is(err, errLocked), errors.Is(err, fs.ErrNotExist): // it is being removed
+			time.Sleep(time.Millisecond)
+			continue
+		case err != nil:
+			return nil, fmt.Errorf("the folder of labs: %w", err)
+		}
+		mine, err := f.Stat()
+		if there, e := os.Stat(r.useFile()); err == nil && e == nil && os.SameFile(mine, there) {
+			return func() { _ = f.Close() }, nil
+		}
+		_ = f.Close() // it was removed meanwhile
+	}
+}
+
+func (r *Registry) useFile() string { return filepath.Join(r.dir, "use.lock") }
+
+// Remove removes the registry's folder with the programs that were built there. If a lab is up, or the
+// folder is used, the error wraps ErrInUse.
 func (r *Registry) Remove() error {
+	lock, err := tryLock(r.useFile())
+	if errors.Is(err, errLocked) {
+		return fmt.Errorf("%s: a run has it: %w", r.dir, ErrInUse)
+	}
+	if err != nil {
+		return err
+	}
+	defer func() { _ = lock.Close() }()
 	if labs := r.List(); len(labs) > 0 {
-		return fmt.Errorf("lab %s is up", labs[0].Name)
+		return fmt.Errorf("lab %s is up: %w", labs[0].Name, ErrInUse)
 	}
 	for n := range Max {
 		if r.Running(r.name(n)) {
-			return fmt.Errorf("lab %s is being made", r.name(n))
+			return fmt.Errorf("lab %s is being made: %w", r.name(n), ErrInUse)
 		}
 	}
 	return os.RemoveAll(r.dir)

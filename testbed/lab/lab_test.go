@@ -3,6 +3,8 @@
 package lab
 
 import (
+	"errors"
+	"io/fs"
 	"net/netip"
 	"os"
 	"path/filepath"
@@ -146,5 +148,40 @@ func TestIsLab(t *testing.T) {
 		if got := IsLab(name, "uettb"); got != want {
 			t.Errorf("%s: %v", name, got)
 		}
+	}
+}
+
+// The folder stays as long as somebody uses it, and who comes after it was removed makes it anew.
+func TestRemoveLeavesWhatIsUsed(t *testing.T) {
+	r, err := Open("t", scenario.Base, filepath.Join(t.TempDir(), "labs"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	first, err := r.Use()
+	if err != nil {
+		t.Fatal(err)
+	}
+	second, err := r.Use()
+	if err != nil {
+		t.Fatal(err)
+	}
+	first()
+	if err := r.Remove(); !errors.Is(err, ErrInUse) {
+		t.Errorf("removed under a run: %v", err)
+	}
+	second()
+	if err := r.Remove(); err != nil {
+		t.Error(err)
+	}
+	if _, err := os.Stat(r.Dir()); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("it is there: %v", err)
+	}
+	third, err := r.Use()
+	if err != nil {
+		t.Fatal(err)
+	}
+	third()
+	if _, err := r.Claim(); err != nil {
+		t.Error(err)
 	}
 }

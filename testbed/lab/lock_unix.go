@@ -12,12 +12,17 @@ import (
 
 // tryLock opens a file and locks it for this program. Closing the file, or the end of the
 // program, unlocks it.
-func tryLock(name string) (*os.File, error) {
+func tryLock(name string) (*os.File, error) { return lock(name, unix.LOCK_EX) }
+
+// shareLock is tryLock that keeps others from locking the file, and not from sharing it.
+func shareLock(name string) (*os.File, error) { return lock(name, unix.LOCK_SH) }
+
+func lock(name string, how int) (*os.File, error) {
 	f, err := os.OpenFile(name, os.O_RDWR|os.O_CREATE, 0o644)
 	if err != nil {
 		return nil, err
 	}
-	if err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
+	if err := unix.Flock(int(f.Fd()), how|unix.LOCK_NB); err != nil {
 		_ = f.Close()
 		if errors.Is(err, unix.EWOULDBLOCK) {
 			return nil, errLocked

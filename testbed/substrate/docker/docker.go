@@ -111,9 +111,20 @@ func engine(ctx context.Context) error {
 		return errors.New("DOCKER_HOST is " + host + ": labs need an engine on this machine, whose folders they share")
 	}
 	if _, err := run(ctx, "docker", "version", "--format", "{{.Server.Version}}"); err != nil {
-		return fmt.Errorf("no engine answers: start dockerd, or join the group docker: %w", err)
+		return silent(err)
 	}
 	return nil
+}
+
+// silent says in short why the engine does not answer.
+func silent(err error) error {
+	switch text := err.Error(); {
+	case strings.Contains(text, "permission denied"):
+		return errors.New("this user may not use Docker: join the group docker, or be root")
+	case strings.Contains(text, "Cannot connect to the Docker daemon"):
+		return errors.New("no engine answers: start dockerd")
+	}
+	return fmt.Errorf("no engine answers: %w", err)
 }
 
 // Prepare builds the images, unless images of these programs exist.
@@ -122,8 +133,17 @@ func (s *Substrate) Prepare(ctx context.Context, bin string, w io.Writer) error 
 	for _, d := range [][]byte{images.Host, images.Switch} {
 		sum.Write(d)
 	}
-	for _, p := range []string{"testbed", "uetperf", "uetswitch"} {
-		f, err := os.Open(filepath.Join(bin, p))
+	programs := []string{"testbed", "uetperf", "uetswitch"}
+	libraries, err := librariesOf(ctx, bin, programs...)
+	if err != nil {
+		return err
+	}
+	files := slices.Clone(libraries)
+	for _, p := range programs {
+		files = append(files, filepath.Join(bin, p))
+	}
+	for _, name := range files {
+		f, err := os.Open(name)
 		if err != nil {
 			return err
 		}
@@ -144,15 +164,16 @@ func (s *Substrate) Prepare(ctx context.Context, bin string, w io.Writer) error 
 			continue
 		}
 		fmt.Fprintf(w, "building image %s\n", name)
-		if err := build(ctx, name, im.file, bin, im.progs); err != nil {
+		if err := build(ctx, name, im.file, bin, im.progs, libraries); err != nil {
 			return err
 		}
 	}
 	return s.prune(ctx)
 }
 
-// build builds one image. Hard links make the build folder cheap.
-func build(ctx context.Context, name string, dockerfile []byte, bin string, programs []string) error {
+// build builds one image. Libraries have the places in it that they have here. Hard links make the
+// build folder cheap.
+func build(ctx context.Context, name string, dockerfile []byte, bin string, programs, libraries []string) error {
 	dir, err := os.MkdirTemp(bin, "image")
 	if errors.Is(err, fs.ErrPermission) { // the programs are installed where others may not write
 		dir, err = os.MkdirTemp("", "image")
@@ -161,6 +182,19 @@ func build(ctx context.Context, name string, dockerfile []byte, bin string, prog
 		return err
 	}
 	defer func() { _ = os.RemoveAll(dir) }()
+	if len(libraries) > 0 {
+		dockerfile = append(slices.Clone(dockerfile), "COPY libraries /\n"...)
+	}
+	for _, l := range libraries {
+		to := filepath.Join(dir, "libraries", l)
+		err := os.MkdirAll(filepath.Dir(to), 0o755)
+		if err == nil {
+			err = copyFile(l, to)
+		}
+		if err != nil {
+			return err
+		}
+	}
 	if err := os.WriteFile(filepath.Join(dir, "Dockerfile"), dockerfile, 0o644); err != nil {
 		return err
 	}
@@ -186,6 +220,10 @@ func linkOrCopy(from, to string) error {
 	if os.Link(from, to) == nil {
 		return nil
 	}
+	return copyFile(from, to)
+}
+
+func copyFile(from, to string) error {
 	data, err := os.ReadFile(from)
 	if err != nil {
 		return err
