@@ -35,6 +35,7 @@ type place struct {
 	top   string // a clone of the repository
 	limit time.Duration
 	serve []*exec.Cmd
+	had   []string // images of labs that were there before
 }
 
 // settle installs the programs and makes the namespaces.
@@ -43,7 +44,7 @@ func settle(ctx context.Context, limit time.Duration) (s *place, err error) {
 	if err != nil {
 		return nil, err
 	}
-	s = &place{dir: filepath.Join(dir, "work"), bin: filepath.Join(dir, "bin"), top: filepath.Join(dir, "uetkit"), limit: limit}
+	s = &place{dir: filepath.Join(dir, "work"), bin: filepath.Join(dir, "bin"), top: filepath.Join(dir, "uetkit"), limit: limit, had: images()}
 	defer func() {
 		if err != nil {
 			s.leave()
@@ -85,9 +86,23 @@ func serverAddrs() (out [][]string) {
 	return out
 }
 
-// leave removes what settle made.
+// images returns the images of labs; none without Docker.
+func images() []string {
+	out, err := exec.Command("docker", "image", "ls", "--filter", "label=org.uetkit.testbed=image", "--format", "{{.Repository}}:{{.Tag}}").Output()
+	if err != nil {
+		return nil
+	}
+	return strings.Fields(string(out))
+}
+
+// leave removes what settle made, and the images that were built since.
 func (s *place) leave() {
 	s.stop()
+	for _, name := range images() {
+		if !slices.Contains(s.had, name) {
+			_ = exec.Command("docker", "image", "rm", name).Run() // one that a lab uses stays
+		}
+	}
 	for _, ns := range []string{nsServer, nsClient} {
 		_ = exec.Command("ip", "netns", "del", ns).Run()
 	}
