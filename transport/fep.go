@@ -66,6 +66,7 @@ type FEP struct {
 // New makes a FEP with one endpoint, number 0. rng is the only source of randomness. New
 // copies cfg.
 func New(cfg Config, rng *rand.Rand) (*FEP, error) {
+	drawn := cfg.Random == nil // fill would draw from a seed that is not there yet
 	cfg.fill()
 	if err := cfg.check(); err != nil {
 		return nil, err
@@ -85,7 +86,7 @@ func New(cfg Config, rng *rand.Rand) (*FEP, error) {
 	if cfg.FirstID == 0 {
 		cfg.FirstID = uint16(cfg.Seed>>24) | 1
 	}
-	if cfg.Random == nil {
+	if drawn {
 		cfg.Random = rng.Uint64
 	}
 	f.ses = ses.New(cfg.Messages)
