@@ -59,7 +59,6 @@ var habits = map[string]string{
 	"O":        "what comes before measuring is -w N",
 	"o":        "the record is -J FILE",
 	"T":        "leave it out: a record says what was measured",
-	"title":    "leave it out: a record says what was measured",
 	"Z":        "leave it out: payload is copied once",
 	"affinity": "processors are chosen outside: taskset -c 2 uetperf …",
 	"b":        "a rate is that of uetperf load HOST --rate 20k/s",
