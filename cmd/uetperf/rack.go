@@ -205,7 +205,7 @@ func (p *printer) rackHeader(cfg *Config, m *record.Mesh) {
 	s := bulkOf(cfg)
 	what := fmt.Sprintf("bandwidth of %s, window %d, %v a test", units.Size(s.Size), s.Window, s.Time)
 	if cfg.Spec.Test == mesh.Mesh {
-		what = fmt.Sprintf("half round trips of %d B, then %s", mesh.LatSize, what)
+		what = fmt.Sprintf("half round trips of %d B, then %s", record.MeshLatencySize, what)
 	}
 	fmt.Fprintf(p.w, "%s: %s; %s/%s, security %s; %s\n", cfg.Spec.Test, units.Plural(len(m.Hosts), "host"), strings.ToUpper(s.EP), strings.ToUpper(s.Mode), s.Sec, what)
 	for i := range m.Hosts {

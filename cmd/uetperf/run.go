@@ -537,24 +537,10 @@ func writeCSV(w io.Writer, r *record.Record) error {
 		} else {
 			row = append(row, "", "")
 		}
-		_ = c.Write(append(append(row, moreCSV(run)...), i(int64(sum.Spurious())), trip(run, op)))
+		_ = c.Write(append(append(row, moreCSV(run)...), i(int64(sum.Spurious())), r.Trip(run)))
 	}
 	c.Flush()
 	return c.Error()
-}
-
-// trip says what the latency of a run is of: half a round trip, a whole one, or a call of a
-// collective; "" without latency.
-func trip(run *record.Run, op string) string {
-	switch {
-	case run.Latency == nil:
-		return ""
-	case run.Coll != nil:
-		return "call"
-	case run.Latency.RTT || record.OneSided(op):
-		return "whole"
-	}
-	return "half"
 }
 
 // moreCSV returns the columns of load, rr, incast, soak and coll.

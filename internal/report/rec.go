@@ -141,14 +141,11 @@ func (r *Rec) turn(i int) (n int) {
 	return n
 }
 
-// meshSize is the size of the messages whose latency a mesh measures; that of the run is of its
-// bandwidth.
-const meshSize = 8
-
-// latencySize is the size of the messages whose latency run i has.
+// latencySize is the size of the messages whose latency run i has. That of the run of a mesh is of
+// its bandwidth.
 func (r *Rec) latencySize(i int) int64 {
 	if r.Runs[i].Mesh != nil {
-		return meshSize
+		return record.MeshLatencySize
 	}
 	return r.Runs[i].Size
 }
@@ -189,7 +186,7 @@ func (r *Rec) way(i int) way {
 	switch {
 	case x.Coll != nil:
 		return calls
-	case x.Latency == nil || !x.Latency.RTT:
+	case r.Trip(x) != "whole":
 		return oneWay
 	case record.OneSided(cmp.Or(x.Op, r.Config.Op)):
 		return accesses

@@ -7,6 +7,7 @@
 package record
 
 import (
+	"cmp"
 	"encoding/json"
 	"io"
 	"slices"
@@ -67,11 +68,12 @@ type Host struct {
 	OS     string `json:"os"`
 	Kernel string `json:"kernel"`
 	CPUs   int    `json:"cpus"` // processors that the process may use
-	// CPU is the model of the processors, Governor what sets their clock. Virtual says that the
-	// host is a virtual machine or a container, and whose. "" means not known, or not so.
-	CPU      string `json:"cpu,omitempty"`
+	// CPU is the model of the processors.
+	CPU string `json:"cpu,omitempty"`
+	// Governor is what sets the clock of the processors.
 	Governor string `json:"governor,omitempty"`
-	Virtual  string `json:"virtual,omitempty"`
+	// Virtual says that the host is a virtual machine or a container, and whose.
+	Virtual string `json:"virtual,omitempty"`
 }
 
 // Config is what the user asked for.
@@ -113,6 +115,20 @@ type Config struct {
 	Repeat int `json:"repeat,omitempty"`
 	// Impair describes the bad network that the client put in between, if any.
 	Impair string `json:"impair,omitempty"`
+}
+
+// Trip says what the latency of a run is of: "half" a round trip, a "whole" one, which an operation
+// on memory always takes, or a "call" of a collective; "" without latency.
+func (r *Record) Trip(run *Run) string {
+	switch {
+	case run.Latency == nil:
+		return ""
+	case run.Coll != nil:
+		return "call"
+	case run.Latency.RTT || OneSided(cmp.Or(run.Op, r.Config.Op)):
+		return "whole"
+	}
+	return "half"
 }
 
 // OneSided reports whether an operation accesses memory of the server, whose application takes no
@@ -327,6 +343,9 @@ type Mesh struct {
 	// ApartNS is how far apart tests began that were to begin at once, by the clocks compared.
 	ApartNS int64 `json:"apart_ns,omitempty"`
 }
+
+// MeshLatencySize is the bytes of the messages whose latency a mesh measures.
+const MeshLatencySize = 8
 
 // Failed reports whether a host took no part or a pair failed.
 func (m *Mesh) Failed() bool {

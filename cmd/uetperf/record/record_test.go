@@ -411,3 +411,19 @@ func TestWorst(t *testing.T) {
 		t.Errorf("host %d, %d of %d", host, bad, of)
 	}
 }
+
+func TestTrip(t *testing.T) {
+	half, whole := &Latency{}, &Latency{RTT: true}
+	for _, c := range []struct {
+		run  Run
+		op   string
+		want string
+	}{
+		{Run{}, "tsend", ""}, {Run{Latency: half}, "tsend", "half"}, {Run{Latency: whole}, "tsend", "whole"},
+		{Run{Latency: half}, "read", "whole"}, {Run{Latency: whole, Coll: &Coll{}}, "allreduce", "call"},
+	} {
+		if got := (&Record{Config: Config{Op: c.op}}).Trip(&c.run); got != c.want {
+			t.Errorf("%s %+v: %q, want %q", c.op, c.run.Latency, got, c.want)
+		}
+	}
+}

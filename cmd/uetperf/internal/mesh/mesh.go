@@ -28,8 +28,6 @@ const (
 const (
 	// MaxHosts bounds the hosts of a test.
 	MaxHosts = 128
-	// LatSize is the size of the messages whose latency mesh measures.
-	LatSize = 8
 	// slack is how long a test may take beyond its time.
 	slack = 30 * time.Second
 	// A link is slow if it carries less than slowBW of the median of all, or has a round trip of
@@ -121,7 +119,7 @@ func Run(ctx context.Context, cfg *Config) (*record.Run, error) {
 
 // latency is the test of latency that belongs to one of bandwidth.
 func latency(s traffic.Spec) traffic.Spec {
-	s.Test, s.Size, s.Window, s.Parallel, s.Warmup, s.Progress = traffic.Lat, LatSize, 0, 1, 100, "auto"
+	s.Test, s.Size, s.Window, s.Parallel, s.Warmup, s.Progress = traffic.Lat, record.MeshLatencySize, 0, 1, 100, "auto"
 	return s
 }
 
