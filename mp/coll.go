@@ -5,7 +5,9 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"maps"
 	"runtime"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -435,6 +437,25 @@ func (c *Comm) brokenBy(err error) []byte {
 		return appendText(left.At.append(append(b, brokenLeft)), left.Why)
 	}
 	panic("BUG: mp: a communicator broke by " + err.Error())
+}
+
+// tellBroken tells why collectives broke, for the last time: a rank that has not heard it yet from
+// the one that found out must not hear first that this one left.
+func (w *World) tellBroken() {
+	w.mu.Lock()
+	comms := slices.Collect(maps.Values(w.comms))
+	w.mu.Unlock()
+	for _, c := range comms {
+		if err := c.broken.Load(); err != nil {
+			m := c.brokenBy(*err)
+			for i := range c.size {
+				rank := c.global(i)
+				if p := &w.peers[rank]; p.known.Load() || p.heard.Load() {
+					w.whisper(int(rank), m)
+				}
+			}
+		}
+	}
 }
 
 // control begins a control message about the communicator: its number and the rank of this

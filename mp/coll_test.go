@@ -406,6 +406,21 @@ func all(worlds []*mp.World, f func(c *mp.Comm) error) error {
 	return first
 }
 
+// A rank that heard from another one why a barrier is in vain, and leaves, says why first: the
+// rank that waits for it may not have heard it yet.
+func TestMismatchBeforeLeaving(t *testing.T) {
+	worlds := mptest.Worlds(t, 3, mp.Config{})
+	ok(t, all(worlds, func(c *mp.Comm) error { return c.Barrier(limit(t)) })) // all know each other
+	waits := make(chan error, 1)
+	go func() { waits <- worlds[2].World().Barrier(limit(t)) }()
+	worlds[1].World().HearBroken(&mp.ErrMismatch{A: mp.CallSite{Rank: 0}, B: mp.CallSite{Rank: 1}})
+	ok(t, worlds[1].Close(limit(t)))
+	if err := <-waits; !errors.As(err, new(*mp.ErrMismatch)) {
+		t.Errorf("the rank that waits: %v", err)
+	}
+	closeAll(t, []*mp.World{worlds[0], worlds[2]})
+}
+
 func closeAll(t *testing.T, worlds []*mp.World) {
 	t.Helper()
 	errs := make(chan error, len(worlds))

@@ -223,6 +223,7 @@ func (w *World) Close(ctx context.Context) error {
 		return ErrClosed
 	}
 	var errs []error
+	w.tellBroken()
 	if err := w.flush(ctx); err != nil {
 		errs = append(errs, err)
 	}
