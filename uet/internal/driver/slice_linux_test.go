@@ -51,3 +51,43 @@ func TestSliceIsShortened(t *testing.T) {
 		<-over
 	}
 }
+
+// A thread with a short slice gets the usual one when its yields come back at once although
+// another thread wants the processor, unless the slice is to be kept.
+func TestYieldsInVainEndTheShortSlice(t *testing.T) {
+	for _, keep := range []bool{false, true} {
+		over := make(chan struct{})
+		go func() {
+			defer close(over)
+			runtime.LockOSThread() // for ever: the thread ends with the goroutine
+			usual := sliceOf(t)
+			if shortenSlice(); sliceOf(t) != slice {
+				t.Logf("the system's slice is %v: nothing to shorten", usual)
+				return
+			}
+			took, now := time.Duration(0), time.Duration(1)
+			core, conn := newCore(t), newConn()
+			d := New(Config{Core: core, Mover: conn, Conn: conn, Owner: newOwner(core), KeepSlice: keep, Clock: func() time.Duration {
+				now += took
+				return now
+			}})
+			defer d.Close()
+			for _, took = range []time.Duration{aloneMax - 1, aloneMax, aloneMax} {
+				for range sharedEvery {
+					d.Yield()
+				}
+				if got := sliceOf(t); got != slice {
+					t.Errorf("yields that took %v made the slice %v", took, got)
+				}
+			}
+			took = aloneMax - 1
+			for range sharedEvery {
+				d.Yield()
+			}
+			if got := sliceOf(t); (got == usual) == keep {
+				t.Errorf("after yields in vain the slice is %v; kept %v, was %v", got, keep, usual)
+			}
+		}()
+		<-over
+	}
+}

@@ -53,7 +53,9 @@ func (d *Driver) Yield() {
 		t := d.clock.time()
 		schedYield()
 		now := d.clock.time()
-		p.learn(now, now-t)
+		if p.learn(now, now-t) && !d.keepSlice {
+			usualSlice()
+		}
 	case shared:
 		schedYield()
 	}
@@ -75,9 +77,11 @@ func (d *Driver) Crowded() bool {
 }
 
 // learn concludes from how long a sched_yield took that ended now whether the processor is
-// shared. It stores only changes, because several threads may yield.
-func (p *processor) learn(now, took time.Duration) {
-	switch shared := p.shared.Load(); {
+// shared. It reports whether the call came back at once although another thread was known to
+// want the processor. It stores only changes, because several threads may yield.
+func (p *processor) learn(now, took time.Duration) (vain bool) {
+	shared := p.shared.Load()
+	switch {
 	case took >= takenMin:
 		p.taken.Store(int64(now + takenFor))
 	case took >= aloneMax:
@@ -90,6 +94,7 @@ func (p *processor) learn(now, took time.Duration) {
 	case shared && p.alone.Add(1) >= aloneAfter:
 		p.shared.Store(false)
 	}
+	return shared && took < aloneMax
 }
 
 // Shared reports whether a blocking read should let other threads run before it looks. It
