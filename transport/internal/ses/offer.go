@@ -197,7 +197,9 @@ func (s *SES) askRestart(key offerKey) {
 		return
 	}
 	if in.isPull() {
-		s.pullRest(in)
+		if s.pullOf(in).read == 0 { // it may be asked for twice: when its source is proven, and when there is a place
+			s.pullRest(in)
+		}
 		return
 	}
 	s.rtr(e, in, e.JobID)

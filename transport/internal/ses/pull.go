@@ -399,7 +399,8 @@ func (s *SES) pullEnded(m *send) {
 	i := p.in
 	in := s.in.at(i)
 	switch {
-	case m.cause == OK:
+	case m.cause == OK, m.hasAll() && m.cause != Rejected && m.cause != PeerError && m.cause != Cancelled:
+		// If its PDC ended when all had come its initiator may take the message for fetched, and offers it no more.
 		rv := in.recv
 		if rv != none {
 			s.deliver(rv, s.recvs.at(rv), in)

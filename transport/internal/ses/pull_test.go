@@ -484,6 +484,39 @@ func TestPullWaitsForItsAnswers(t *testing.T) {
 	}
 }
 
+// A read that has brought everything ends the message well, although the PDC ended before all requests were
+// answered: the initiator may have seen that all of it was fetched, and does not offer it any more.
+func TestPullHasAll(t *testing.T) {
+	for _, c := range []Cause{Aborted, TimedOut, Unreachable} {
+		g, h, d := midPull(t, 3)
+		p, _ := g.Peek(h, 1000)
+		g.AppendPiece(nil, p)
+		for off := 0; off < 4000; off += 1000 {
+			g.came(d, off, 1000)
+		}
+		g.quiet()
+		g.Failed(h, c, 0)
+		g.wantEvent(EvTRecv, OK, "r", 5000)
+		g.rest()
+	}
+}
+
+// What is read is not read once more when it is asked for again.
+func TestPullOnce(t *testing.T) {
+	g, _, d := midPull(t, 4)
+	g.came(d, 0, 1000)
+	g.askProven(1)
+	g.Advance(2 * time.Second)
+	if h, ok := g.Resend(); ok {
+		t.Fatalf("a second read %v", h)
+	}
+	for off := 1000; off < 4000; off += 1000 {
+		g.came(d, off, 1000)
+	}
+	g.wantEvent(EvTRecv, OK, "r", 5000)
+	g.rest()
+}
+
 // A PDC that ends, because the initiator lost what it knew of it, or because packets are too long for the
 // path, is no reason to give up: the read begins anew.
 func TestPullBeginsAnew(t *testing.T) {
