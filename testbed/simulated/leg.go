@@ -199,6 +199,15 @@ func (l *leg) Send(b []byte, seq int64, s *traffic.Slot) (bool, error) {
 	return l.h.Post(op) != nil, nil
 }
 
+func (l *leg) SendAll(slots []*traffic.Slot, seq int64) (int, error) {
+	for i, s := range slots {
+		if ok, err := l.Send(s.Buf, seq+int64(i), s); !ok {
+			return i, err
+		}
+	}
+	return len(slots), nil
+}
+
 // Access is a method of traffic.Conn. Hosts of the simulator have no memory for tests.
 func (l *leg) Access(*traffic.Slot) (bool, error) { return false, errors.ErrUnsupported }
 

@@ -7,6 +7,7 @@ import "time"
 type stream struct {
 	*Leg
 	inject            bool
+	simple            bool  // postSimply posts
 	total             int64 // messages to send; -1 means not known yet
 	posted, done, got int64
 	had, hadGot       int64 // done and got at the last look
@@ -30,6 +31,7 @@ func newStream(l *Leg) *stream {
 	}
 	if !l.Spec.Lossy() && l.check == nil {
 		l.stream = t
+		t.simple = !t.inject && !l.Spec.OneSided()
 	}
 	return t
 }
@@ -57,7 +59,12 @@ func (t *stream) Post() (time.Duration, error) {
 		if s.Iters > 0 && !t.inject && !t.txm.on {
 			most = min(t.total, s.Warmup)
 		}
-		for n := 0; n < len(t.tx) && len(t.ready) > 0 && t.posted != most && !t.pace.holds(s, t.posted); n++ {
+		if t.simple {
+			if err := t.postSimply(most); err != nil {
+				return 0, err
+			}
+		}
+		for n := 0; !t.simple && n < len(t.tx) && len(t.ready) > 0 && t.posted != most && !t.pace.holds(s, t.posted); n++ {
 			b := t.ready[len(t.ready)-1]
 			ok, err := t.post(b, t.posted)
 			if err != nil {
@@ -110,14 +117,16 @@ func (t *stream) Take(c *Completion) error {
 // takeSimply is Take for many completions of a stream of which nothing is lost or checked. A receiver of 8-byte messages does
 // little else than this for each.
 func (t *stream) takeSimply(cs []Completion) error {
-	conn := t.Conn
+	conn, reads := t.Conn, t.Spec.OneSided()
 	for i := range cs {
 		c := &cs[i]
 		s := c.Slot
 		if c.Sent {
 			t.done++
 			t.ready = append(t.ready, s)
-			t.accessed(c)
+			if reads {
+				t.accessed(c)
+			}
 			continue
 		}
 		t.got++

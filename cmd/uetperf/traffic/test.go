@@ -38,6 +38,9 @@ type Conn interface {
 	// number seq. It returns false if there is no room now. A message of a test that injects
 	// has no completion.
 	Send(b []byte, seq int64, s *Slot) (bool, error)
+	// SendAll is Send of the bytes of slots, the first with the number seq. It returns how many were
+	// posted; if these are not all, and there is no error, there is no room for more now.
+	SendAll(slots []*Slot, seq int64) (int, error)
 	// Access posts an operation of the test on the place of s in the memory of the server, from s.Buf
 	// or to it. It returns false if there is no room now.
 	Access(s *Slot) (bool, error)

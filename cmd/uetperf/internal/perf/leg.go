@@ -224,6 +224,27 @@ func (l *leg) Send(b []byte, seq int64, s *traffic.Slot) (bool, error) {
 	return posted(ep.Send(b, peer, s))
 }
 
+func (l *leg) SendAll(slots []*traffic.Slot, seq int64) (int, error) {
+	ep, peer, simple := l.p.end.ep, l.peer, l.tagged && !l.inject && l.now == nil
+	for i, s := range slots {
+		if !simple {
+			if ok, err := l.Send(s.Buf, seq+int64(i), s); !ok {
+				return i, err
+			}
+			continue
+		}
+		tag := uint64(tagBase)
+		if l.numbered {
+			tag |= uint64(seq+int64(i)) & tagSeq
+		}
+		if err := ep.TSend(s.Buf, peer, tag, s); err != nil {
+			_, err = posted(err)
+			return i, err
+		}
+	}
+	return len(slots), nil
+}
+
 // Open opens a connection for a transaction, if the test has connections.
 func (l *leg) Open() (own bool, err error) {
 	if l.dial == nil {
