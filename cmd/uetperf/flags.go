@@ -700,7 +700,7 @@ func (p *params) measures() string {
 	case p.command != ranks.P2P:
 		return p.command
 	case b.Windowed():
-		return traffic.BW
+		return ranks.P2P + " " + b.Op
 	}
 	return traffic.Lat
 }

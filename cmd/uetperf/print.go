@@ -148,7 +148,7 @@ func (p *printer) columns(test string) {
 	case traffic.Lat:
 		what := "one-way = rtt/2, µs"
 		if p.cfg.Spec.OneSided() {
-			what = "from the call to the completion, µs"
+			what = record.ToCompletion + ", µs"
 		}
 		fmt.Fprintf(p.w, what+"\n%8s %8s %8s %8s %8s %8s %8s %9s %16s %6s %5s %5s %5s %6s\n",
 			"size", "iters", "min", "p50", "p90", "p99", "p99.9", "max", "avg±sd", "rtx", "spur", "trim", "ecn", "cpu%")
@@ -272,6 +272,9 @@ func (p *printer) run(s *traffic.Spec, res *perf.Result) {
 		}
 		fmt.Fprintf(p.w, "%8s %10d %7.2f %14s %9s %12s %6d %5d %6d %5d %8s %8s\n", units.Size(r.Size), r.Msgs, float64(r.DurationNS)/1e9, gbpsText(*r.GoodputBPS),
 			mbpsText(*r.GoodputBPS), rateText(*r.MsgsPerS), sum.Rtx(), sum.Spurious(), sum.OOO, sum.ECNCE, mine, peer)
+		if s := withinText(r); s != "" && !p.cfg.Quiet {
+			fmt.Fprintf(p.w, "%8s %s\n", "", s)
+		}
 	}
 	if r.Sent != nil {
 		what := "datagrams"
@@ -283,6 +286,19 @@ func (p *printer) run(s *traffic.Spec, res *perf.Result) {
 	if p.cfg.Verbose {
 		p.details(res)
 	}
+}
+
+// withinText tells of a stream what its mean hides: the slowest interval, and how long single
+// messages took; "" if neither is known.
+func withinText(r *record.Run) string {
+	var out []string
+	if x := r.Slowest; x != nil {
+		out = append(out, fmt.Sprintf("slowest of %d intervals (%.0f ms): %s Gb/s", x.Of, float64(x.DurationNS)/1e6, gbpsText(x.GoodputBPS)))
+	}
+	if l := r.Latency; l != nil {
+		out = append(out, fmt.Sprintf("%s: p50 %s, p99 %s, p99.9 %s, max %s", record.ToCompletion, µs(l.P50), µs(l.P99), µs(l.P999), µs(l.Max)))
+	}
+	return strings.Join(out, "; ")
 }
 
 func (p *printer) ping(r *record.Run) {

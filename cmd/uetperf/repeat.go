@@ -12,7 +12,7 @@ import (
 )
 
 // medianOf are the metrics of which a repeated test says the median.
-var medianOf = []string{"p50", "p99", "p999", "goodput", "busbw", "rate", "loss", "rtx", "spurious", "late", "jain"}
+var medianOf = []string{"p50", "p99", "p999", "goodput", "slowest", "busbw", "rate", "loss", "rtx", "spurious", "late", "jain"}
 
 // medians prints, of a test that was repeated, the median of each size and the range.
 func (p *printer) medians(r *record.Record) {

@@ -503,7 +503,7 @@ func writeCSV(w io.Writer, r *record.Record) error {
 		"test", "op", "size", "iters", "msgs", "bytes", "duration_ns", "min_ns", "p50_ns", "p90_ns", "p99_ns", "p999_ns", "max_ns", "mean_ns", "stddev_ns",
 		"goodput_bps", "msgs_per_s", "msgs_lost", "tx_pkts", "rtx", "ooo", "ecn_ce", "data_ok", "data_wrong",
 		"offered_per_s", "msgs_late", "msgs_unsent", "errors", "open_p50_ns", "open_p99_ns", "close_p50_ns", "close_p99_ns", "jain", "convergence_ns", "rounds", "round_p50_ns", "round_p99_ns", "round_max_ns",
-		"tests", "tests_failed", "leaking", "count", "op_ns", "op_least_ns", "op_mean_ns", "bus_bps", "spurious", "trip",
+		"tests", "tests_failed", "leaking", "count", "op_ns", "op_least_ns", "op_mean_ns", "bus_bps", "spurious", "trip", "slowest_bps",
 	})
 	i := func(n int64) string { return strconv.FormatInt(n, 10) }
 	f := func(v float64) string { return strconv.FormatFloat(v, 'f', 1, 64) }
@@ -537,7 +537,11 @@ func writeCSV(w io.Writer, r *record.Record) error {
 		} else {
 			row = append(row, "", "")
 		}
-		_ = c.Write(append(append(row, moreCSV(run)...), i(int64(sum.Spurious())), r.Trip(run)))
+		slowest := ""
+		if x := run.Slowest; x != nil {
+			slowest = f(x.GoodputBPS)
+		}
+		_ = c.Write(append(append(row, moreCSV(run)...), i(int64(sum.Spurious())), r.Trip(run), slowest))
 	}
 	c.Flush()
 	return c.Error()

@@ -281,9 +281,9 @@ func (r *row) result() string {
 		s = fmt.Sprintf("%.2f Gb/s, all blocks in %s", *m.GoodputBPS/1e9, µs(m.Incast.Round.P50))
 	case r.step.spec.Test == traffic.Ping && m.Latency != nil:
 		s = fmt.Sprintf("set-up %s, first rtt %s, then %s", µs(m.SetupNS), µs(m.FirstNS), µs(m.Latency.P50))
-	case m.Latency != nil && m.Latency.RTT:
+	case m.Latency != nil && m.Latency.RTT && r.step.spec.Test != traffic.BW:
 		s = fmt.Sprintf("p50 %s, p99 %s, to the completion", µs(m.Latency.P50), µs(m.Latency.P99))
-	case m.Latency != nil:
+	case m.Latency != nil && r.step.spec.Test != traffic.BW:
 		s = fmt.Sprintf("p50 %s, p99 %s, one way", µs(m.Latency.P50), µs(m.Latency.P99))
 	case r.step.spec.Test == traffic.Rate && m.MsgsPerS != nil:
 		s = units.Count(*m.MsgsPerS) + " msg/s"

@@ -57,6 +57,9 @@ is a write with remote CQ data: the application there gets a completion for each
 		long: `bw keeps a window of messages under way and measures what arrives. The clock runs
 from the end of the warm-up to the end of the time, at the sender, by
 completions; with inject complete, which says nothing of arrival, at the receiver.
+Below the line of a size stand the slowest interval (of --sample), and how long single
+messages took from the call to the completion, others being under way: each from
+64 KiB on, one in 17 smaller ones.
 
 write and read access memory of the server. With -c it looks at what was written when
 the test is over; what was read is verified at once. With --mode rudi they go by RUDI,

@@ -149,7 +149,7 @@ func TestAssertFor(t *testing.T) {
 		checked    bool
 		ok         bool
 	}{
-		{"p99<1ms", "lat", false, true}, {"p99<1ms", "bw", false, false}, {"goodput>1Gb/s", "bw", false, true},
+		{"p99<1ms", "lat", false, true}, {"p99<1ms", "bw", false, true}, {"p99<1ms", "rate", false, false}, {"slowest>1Gb/s", "bw", false, true}, {"slowest>1Gb/s", "rate", false, false}, {"goodput>1Gb/s", "bw", false, true},
 		{"goodput>1Gb/s", "lat", false, false}, {"wrong==0", "bw", false, false}, {"wrong==0", "bw", true, true},
 		{"p99<1ms", "load", false, true}, {"p99<1ms", "rr", false, true}, {"p99<1ms", "incast", false, false}, {"rate>1", "load", false, true}, {"rate>1", "rr", false, true},
 		{"goodput>1Gb/s", "load", false, true}, {"goodput>1Gb/s", "rr", false, false}, {"goodput>1Gb/s", "incast", false, true}, {"jain>0.9", "bw", false, false},

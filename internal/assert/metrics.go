@@ -24,7 +24,7 @@ type Metric struct {
 	aside bool   // for assertions only: a comparison does not show it by default
 }
 
-var latency, incast, loads, churns, soaks, colls = []string{"lat", "ping", "load", "rr", "coll", "mesh"}, []string{"incast"}, []string{"load"}, []string{"rr"}, []string{"soak"}, []string{"coll"}
+var latency, streams, incast, loads, churns, soaks, colls = []string{"lat", "ping", "load", "rr", "coll", "mesh"}, []string{"bw"}, []string{"incast"}, []string{"load"}, []string{"rr"}, []string{"soak"}, []string{"coll"}
 
 // part returns the function of a metric that reads a part of a run. Runs without the part
 // do not measure it.
@@ -137,6 +137,7 @@ var metrics = []Metric{
 	{Name: "converged", Kind: Duration, tests: incast, of: part(runIncast, func(x *record.Incast) *int64 { return x.ConvergenceNS }, self)},
 
 	{Name: "goodput", Kind: Bitrate, of: func(r *record.Run) (float64, bool) { return opt(r.GoodputBPS) }, also: "bw"},
+	{Name: "slowest", Kind: Bitrate, tests: streams, of: part(func(r *record.Run) *record.Slowest { return r.Slowest }, same, func(s *record.Slowest) float64 { return s.GoodputBPS })},
 	{Name: "busbw", Kind: Bitrate, tests: colls, of: part(runColl, func(c *record.Coll) *float64 { return c.BusBPS }, self)},
 	{Name: "rate", Kind: Rate, of: func(r *record.Run) (float64, bool) { return opt(r.MsgsPerS) }, also: "msgs/s"},
 	{Name: "offered", Kind: Rate, tests: loads, of: part(runLoad, same, func(l *record.Load) float64 { return l.OfferedPer })},

@@ -58,7 +58,7 @@ func (f *Metric) missing(test string, checked bool) string {
 	case f.Name == "rate" && lat && test != "lat" && test != "ping", f.Name == "goodput" && (test == "load" || test == "coll" || test == "mesh"):
 	case f.Name == "first" && test != "lat" && test != "ping", slices.Contains([]string{"goodput", "rate"}, f.Name) && lat:
 		return fmt.Sprintf(": %s measures no %s", test, f.Name)
-	case f.Kind == Duration && f.Name != "setup" && f.Name != "first" && !lat:
+	case f.Kind == Duration && f.Name != "setup" && f.Name != "first" && !lat && !slices.Contains(streams, test):
 		return fmt.Sprintf(": %s measures no latency", test)
 	case (f.Name == "wrong" || f.Name == "ok") && !checked:
 		return " needs --check"

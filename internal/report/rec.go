@@ -7,7 +7,6 @@ package report
 
 import (
 	"bytes"
-	"cmp"
 	"encoding/json"
 	"fmt"
 	"slices"
@@ -169,14 +168,14 @@ var ways = []way{oneWay, roundTrips, accesses, calls}
 
 // label names the times for the axis of a figure.
 func (w way) label() string {
-	return [...]string{"latency, one way (half a round trip)", "latency of round trips", "latency, from the call to the completion", "time of a call at a rank"}[w]
+	return [...]string{"latency, one way (half a round trip)", "latency of round trips", "latency, " + record.ToCompletion, "time of a call at a rank"}[w]
 }
 
 // note says it in a sentence.
 func (w way) note() string {
 	return [...]string{
 		"Latency is one way, half of a round trip.", "Latency is that of round trips.",
-		"Latency of operations on memory is from the call to the completion, the whole way there and back.", "Latency is that of each call at each rank.",
+		"Latency is that of single operations, " + record.ToCompletion + ", the whole way there and back.", "Latency is that of each call at each rank.",
 	}[w]
 }
 
@@ -188,7 +187,7 @@ func (r *Rec) way(i int) way {
 		return calls
 	case r.Trip(x) != "whole":
 		return oneWay
-	case record.OneSided(cmp.Or(x.Op, r.Config.Op)):
+	case r.Completes(x):
 		return accesses
 	}
 	return roundTrips

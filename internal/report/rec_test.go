@@ -239,13 +239,13 @@ func TestLostDatagrams(t *testing.T) {
 
 // Times of operations on memory are not those of round trips, and get a figure of their own.
 func TestOneSidedTimes(t *testing.T) {
-	r := parse(t, `{"schema":"uetperf/1","config":{"test":"lat","op":"send"},"runs":[{"size":8,"latency_ns":{"p50":1}},{"size":8,"op":"write","latency_ns":{"p50":1,"rtt":true}},{"size":8,"op":"send","latency_ns":{"p50":1,"rtt":true}}]}`)
-	for i, want := range []way{oneWay, accesses, roundTrips} {
+	r := parse(t, `{"schema":"uetperf/1","config":{"test":"lat","op":"send"},"runs":[{"size":8,"latency_ns":{"p50":1}},{"size":8,"op":"write","latency_ns":{"p50":1,"rtt":true}},{"size":8,"op":"send","latency_ns":{"p50":1,"rtt":true}},{"size":8,"op":"send","latency_ns":{"p50":1,"rtt":true,"completion":true}}]}`)
+	for i, want := range []way{oneWay, accesses, roundTrips, accesses} {
 		if got := r.way(i); got != want {
 			t.Errorf("run %d is measured as %q", i, got.label())
 		}
 	}
-	if n := r.Results("").Note; !strings.HasPrefix(n, "Latency is one way, half of a round trip. Latency is that of round trips. Latency of operations on memory is from the call to the completion") {
+	if n := r.Results("").Note; !strings.HasPrefix(n, "Latency is one way, half of a round trip. Latency is that of round trips. Latency is that of single operations, from the call to the completion") {
 		t.Errorf("note %q", n)
 	}
 	for i := range r.Runs {

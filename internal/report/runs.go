@@ -159,8 +159,9 @@ func (r *Rec) results(caption string, kinds []kind) page.Table {
 		µs("avg", "mean", "avg"),
 		µs("sd", "standard deviation", "sd"),
 		metric("goodput", "Gb/s", "", "goodput", 1e9, 3),
+		metric("slowest", "Gb/s", "of the whole intervals that were measured", "slowest", 1e9, 3),
 		{head: page.Head{Unit: "MB/s"}, cell: func(row int) page.Cell {
-			return opt(!r.hasLatency(), func() page.Cell { return Number(r.spread(kinds[row], "goodput"), 8e6, 1) })
+			return opt(!r.hasLatency() || r.Config.Test == "bw", func() page.Cell { return Number(r.spread(kinds[row], "goodput"), 8e6, 1) })
 		}},
 		metric("rate", "msg/s", "", "rate", 1, 0),
 		{head: page.Head{Name: "sent", Help: "datagrams, or round trips with them that began, warm-up included"}, cell: func(row int) page.Cell {

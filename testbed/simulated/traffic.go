@@ -350,7 +350,7 @@ func (s *session) end() {
 
 // endRun records the run.
 func (s *session) endRun(why string) {
-	var mine []*traffic.Leg
+	var mine, others []*traffic.Leg
 	var theirs []traffic.LegResult
 	for _, g := range s.mine {
 		g.end(why != "")
@@ -359,6 +359,10 @@ func (s *session) endRun(why string) {
 	for _, g := range s.peers {
 		g.end(why != "")
 		theirs = append(theirs, g.Results()...)
+		others = append(others, g.Leg)
+	}
+	if len(theirs) > 0 {
+		theirs[0].Latency = traffic.Times(others)
 	}
 	run := traffic.Result(&s.spec, mine, theirs, &traffic.Spread{})
 	run.Error = why

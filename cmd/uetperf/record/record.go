@@ -118,17 +118,26 @@ type Config struct {
 }
 
 // Trip says what the latency of a run is of: "half" a round trip, a "whole" one, which an operation
-// on memory always takes, or a "call" of a collective; "" without latency.
+// always takes from its call to its completion, or a "call" of a collective; "" without latency.
 func (r *Record) Trip(run *Run) string {
 	switch {
 	case run.Latency == nil:
 		return ""
 	case run.Coll != nil:
 		return "call"
-	case run.Latency.RTT || OneSided(cmp.Or(run.Op, r.Config.Op)):
+	case run.Latency.RTT || r.Completes(run):
 		return "whole"
 	}
 	return "half"
+}
+
+// ToCompletion says of what the latency is if Completes says so.
+const ToCompletion = "from the call to the completion"
+
+// Completes reports whether the latency of a run is that of single operations, from the call to the
+// completion.
+func (r *Record) Completes(run *Run) bool {
+	return run.Latency != nil && (run.Latency.Completion || OneSided(cmp.Or(run.Op, r.Config.Op)))
 }
 
 // OneSided reports whether an operation accesses memory of the server, whose application takes no
@@ -199,8 +208,10 @@ type Run struct {
 
 	Latency    *Latency `json:"latency_ns,omitempty"`
 	GoodputBPS *float64 `json:"goodput_bps,omitempty"` // bits of messages per second
-	MsgsPerS   *float64 `json:"msgs_per_s,omitempty"`
-	Lost       *int64   `json:"msgs_lost,omitempty"` // sent but not received
+	// Slowest is the interval of bw in which the least went, of the whole ones that were measured.
+	Slowest  *Slowest `json:"slowest,omitempty"`
+	MsgsPerS *float64 `json:"msgs_per_s,omitempty"`
+	Lost     *int64   `json:"msgs_lost,omitempty"` // sent but not received
 	// Sent is how many datagrams were sent, or round trips with them begun, warm-up included.
 	Sent *int64 `json:"msgs_sent,omitempty"`
 	// MeasuredAt is the end whose clock was used, "sender" or "receiver".
@@ -448,7 +459,9 @@ type Leak struct {
 }
 
 // Latency is a distribution in nanoseconds: half a round trip, or the whole one if RTT is
-// true.
+// true. If Completion is true, it is from the call of an operation to its completion, while others
+// are under way: of bw, which takes the time of each message from 64 KiB on, and of one in 17
+// smaller ones.
 type Latency struct {
 	Min    int64   `json:"min"`
 	P50    int64   `json:"p50"`
@@ -461,6 +474,8 @@ type Latency struct {
 	// HDR is the whole histogram in nanoseconds: HdrHistogram V2, compressed, base64.
 	HDR string `json:"hdr"`
 	RTT bool   `json:"rtt,omitempty"`
+
+	Completion bool `json:"completion,omitempty"`
 }
 
 // Counters are those of the endpoints of one end over the whole run, warm-up included.

@@ -80,6 +80,7 @@ runs[].churn.close_ns.p50 int64
 runs[].churn.close_ns.p90 int64
 runs[].churn.close_ns.p99 int64
 runs[].churn.close_ns.p999 int64
+runs[].churn.close_ns.completion bool
 runs[].churn.close_ns.rtt bool
 runs[].churn.close_ns.stddev float64
 runs[].churn.open_ns.hdr string
@@ -90,6 +91,7 @@ runs[].churn.open_ns.p50 int64
 runs[].churn.open_ns.p90 int64
 runs[].churn.open_ns.p99 int64
 runs[].churn.open_ns.p999 int64
+runs[].churn.open_ns.completion bool
 runs[].churn.open_ns.rtt bool
 runs[].churn.open_ns.stddev float64
 runs[].coll.algorithm string
@@ -123,6 +125,7 @@ runs[].incast.round_ns.p50 int64
 runs[].incast.round_ns.p90 int64
 runs[].incast.round_ns.p99 int64
 runs[].incast.round_ns.p999 int64
+runs[].incast.round_ns.completion bool
 runs[].incast.round_ns.rtt bool
 runs[].incast.round_ns.stddev float64
 runs[].incast.rounds int64
@@ -137,6 +140,7 @@ runs[].latency_ns.p50 int64
 runs[].latency_ns.p90 int64
 runs[].latency_ns.p99 int64
 runs[].latency_ns.p999 int64
+runs[].latency_ns.completion bool
 runs[].latency_ns.rtt bool
 runs[].latency_ns.stddev float64
 runs[].load.late int64
@@ -175,6 +179,7 @@ runs[].mesh.pairs[].latency_ns.p50 int64
 runs[].mesh.pairs[].latency_ns.p90 int64
 runs[].mesh.pairs[].latency_ns.p99 int64
 runs[].mesh.pairs[].latency_ns.p999 int64
+runs[].mesh.pairs[].latency_ns.completion bool
 runs[].mesh.pairs[].latency_ns.rtt bool
 runs[].mesh.pairs[].latency_ns.stddev float64
 runs[].mesh.pairs[].rtx uint64
@@ -234,6 +239,10 @@ runs[].streams[].bytes int64
 runs[].streams[].direction string
 runs[].streams[].duration_ns int64
 runs[].streams[].ecn uint64
+runs[].slowest.duration_ns int64
+runs[].slowest.goodput_bps float64
+runs[].slowest.of int
+runs[].slowest.t_ns int64
 runs[].streams[].goodput_bps float64
 runs[].streams[].msgs int64
 runs[].streams[].rtx uint64
@@ -412,14 +421,28 @@ func TestWorst(t *testing.T) {
 	}
 }
 
+func TestCompletes(t *testing.T) {
+	for _, c := range []struct {
+		latency *Latency
+		op      string
+		want    bool
+	}{
+		{nil, "read", false}, {&Latency{RTT: true}, "read", true}, {&Latency{RTT: true}, "tsend", false}, {&Latency{RTT: true, Completion: true}, "tsend", true},
+	} {
+		if got := (&Record{Config: Config{Op: c.op}}).Completes(&Run{Latency: c.latency}); got != c.want {
+			t.Errorf("%s %+v: %v", c.op, c.latency, got)
+		}
+	}
+}
+
 func TestTrip(t *testing.T) {
-	half, whole := &Latency{}, &Latency{RTT: true}
+	half, whole, single := &Latency{}, &Latency{RTT: true}, &Latency{RTT: true, Completion: true}
 	for _, c := range []struct {
 		run  Run
 		op   string
 		want string
 	}{
-		{Run{}, "tsend", ""}, {Run{Latency: half}, "tsend", "half"}, {Run{Latency: whole}, "tsend", "whole"},
+		{Run{}, "tsend", ""}, {Run{Latency: half}, "tsend", "half"}, {Run{Latency: whole}, "tsend", "whole"}, {Run{Latency: single}, "tsend", "whole"},
 		{Run{Latency: half}, "read", "whole"}, {Run{Latency: whole, Coll: &Coll{}}, "allreduce", "call"},
 	} {
 		if got := (&Record{Config: Config{Op: c.op}}).Trip(&c.run); got != c.want {

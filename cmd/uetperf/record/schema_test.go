@@ -189,7 +189,7 @@ func page(all []object) []byte {
 
 `+"`uetperf … -J FILE`"+` writes one JSON object, the record, schema `+"`%s`"+`. Numbers are in the unit that their key names (`+"`_ns`"+` nanoseconds, `+"`_bps`"+` bits a second). A number that is absent
 was not measured; a zero was. Keys may be added; a removed or renamed one makes another schema. [record.schema.json](record.schema.json) is the same for programs (JSON Schema 2020-12).
-`+"`--csv FILE`"+` has one line for each run, whose column `+"`trip`"+` says what the times are: `+"`half`"+` a round trip, a `+"`whole`"+` one, or a `+"`call`"+` of a collective.
+`+"`--csv FILE`"+` has one line for each run, whose column `+"`trip`"+` says what the times are: `+"`half`"+` a round trip, a `+"`whole`"+` one (or from the call of an operation to its completion), or a `+"`call`"+` of a collective.
 
 Both are written by `+"`go test ./cmd/uetperf/record -update`"+` from the types of [cmd/uetperf/record](../cmd/uetperf/record), and the tests hold them to each other.
 `, Schema)

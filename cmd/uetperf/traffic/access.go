@@ -11,10 +11,20 @@ import (
 
 // post posts message n, or an access.
 func (l *Leg) post(s *Slot, n int64) (bool, error) {
-	if !l.Spec.OneSided() {
-		l.fill(s.Buf, uint64(n))
-		return l.Conn.Send(s.Buf, n, s)
+	l.prepare(s, n)
+	return l.call(s, n)
+}
+
+// call posts what prepare has made.
+func (l *Leg) call(s *Slot, n int64) (bool, error) {
+	if l.Spec.OneSided() {
+		return l.Conn.Access(s)
 	}
+	return l.Conn.Send(s.Buf, n, s)
+}
+
+// prepare makes message n, or what an access needs.
+func (l *Leg) prepare(s *Slot, n int64) {
 	switch l.Spec.Op {
 	case Write, WriteData:
 		l.fill(s.Buf, uint64(s.Place))
@@ -22,8 +32,10 @@ func (l *Leg) post(s *Slot, n int64) (bool, error) {
 	case Swap, CAS:
 		setNumbers(s.Old, s.num)
 		setNumbers(s.New, s.num+1)
+	case Read, FAdd:
+	default:
+		l.fill(s.Buf, uint64(n))
 	}
-	return l.Conn.Access(s)
 }
 
 // accessed counts what is wrong with what a read has brought, if that is checked, or with the old values that

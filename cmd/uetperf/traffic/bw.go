@@ -19,12 +19,24 @@ type stream struct {
 	heard             time.Duration // when a message last came
 	quiet             silence       // of datagrams
 	pace              pace          // of datagrams
+	// every says of how many messages one has its time taken, skip how many come before the next one.
+	every, skip int
 }
+
+// The times of few messages are taken: a clock costs as much as a tenth of a small message. The
+// number is odd, so that it is not always the same place in a window or a train of packets.
+const (
+	timedOf   = 17
+	timedEach = 64 << 10 // bytes of a message whose time is always taken
+)
 
 func newStream(l *Leg) *stream {
 	t := &stream{
 		Leg: l, inject: l.Spec.Op == Inject, total: -1, ready: l.free(), closed: len(l.tx) == 0,
 		txm: l.meter(&l.Res.Tx), rxm: l.meter(&l.Res.Rx), txp: place{muster: l.Group.both.tx}, rxp: place{muster: l.Group.both.rx},
+	}
+	if t.every = timedOf; l.Spec.Size >= timedEach {
+		t.every = 1
 	}
 	if l.Spec.Iters > 0 {
 		t.total = l.Spec.Warmup + l.Spec.Iters
@@ -66,11 +78,19 @@ func (t *stream) Post() (time.Duration, error) {
 		}
 		for n := 0; !t.simple && n < len(t.tx) && len(t.ready) > 0 && t.posted != most && !t.pace.holds(s, t.posted); n++ {
 			b := t.ready[len(t.ready)-1]
-			ok, err := t.post(b, t.posted)
+			t.prepare(b, t.posted)
+			timed := t.hist != nil && t.txm.on
+			if timed {
+				t.begin(b)
+			}
+			ok, err := t.call(b, t.posted)
 			if err != nil {
 				return 0, postError(err)
 			}
 			if !ok {
+				if timed {
+					t.unbegun(b)
+				}
 				break
 			}
 			t.posted++
@@ -95,11 +115,39 @@ func (t *stream) Post() (time.Duration, error) {
 	return Idle, nil
 }
 
+// begin notes when an operation begins, if its time is to be taken.
+func (t *stream) begin(b *Slot) {
+	if t.skip > 0 {
+		t.skip--
+		return
+	}
+	t.skip = t.every - 1
+	b.at = max(1, t.since())
+}
+
+// unbegun forgets an operation that found no room. It begins later.
+func (t *stream) unbegun(b *Slot) {
+	if b.at > 0 {
+		b.at, t.skip = 0, 0
+		return
+	}
+	t.skip++
+}
+
+// ended takes the time of an operation that has completed.
+func (t *stream) ended(b *Slot, now time.Duration) {
+	t.hist.record(now-b.at, 1)
+	b.at = 0
+}
+
 func (t *stream) Take(c *Completion) error {
 	if t.Spec.Lossy() && (c.word || !c.Sent && c.Seq >= wordBit) {
 		return t.pace.take(t.Leg, c)
 	}
 	if c.Sent {
+		if c.at > 0 {
+			t.ended(c.Slot, t.since())
+		}
 		t.done++
 		t.ready = append(t.ready, c.Slot)
 		t.accessed(c)
@@ -117,11 +165,17 @@ func (t *stream) Take(c *Completion) error {
 // takeSimply is Take for many completions of a stream of which nothing is lost or checked. A receiver of 8-byte messages does
 // little else than this for each.
 func (t *stream) takeSimply(cs []Completion) error {
-	conn, reads := t.Conn, t.Spec.OneSided()
+	conn, reads, now := t.Conn, t.Spec.OneSided(), time.Duration(0)
 	for i := range cs {
 		c := &cs[i]
 		s := c.Slot
 		if c.Sent {
+			if s.at > 0 {
+				if now == 0 {
+					now = t.since()
+				}
+				t.ended(s, now)
+			}
 			t.done++
 			t.ready = append(t.ready, s)
 			if reads {

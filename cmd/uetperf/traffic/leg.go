@@ -56,7 +56,7 @@ type Leg struct {
 	Server bool
 	tx, rx []Slot
 	words  []Slot     // streams of datagrams: to send words from, or to receive them in
-	hist   *histogram // measured times: half of each round trip, but all of a ping's or an access
+	hist   *histogram // measured times: half of each round trip, but all of a ping's, an access, or a sampled operation of bw
 	ledger *pattern.Ledger
 	ex     exchanged // of load and rr
 	Res    LegResult
@@ -132,7 +132,7 @@ func NewLeg(s *Spec, index int, server bool, g *Group) *Leg {
 	if s.Lossy() {
 		l.ledger = pattern.NewLedger(lossySpan)
 	}
-	if !server && (s.Pingpong() || s.Exchanges()) {
+	if !server && (s.Pingpong() || s.Exchanges()) || s.Times() && s.Sends(server) {
 		l.hist = newHistogram()
 	}
 	back := s.Size // length of the messages that come back

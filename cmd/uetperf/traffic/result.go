@@ -147,6 +147,9 @@ func Result(s *Spec, legs []*Leg, peer []LegResult, spread *Spread) record.Run {
 			run.Latency.RTT = s.Test == Ping || s.OneSided()
 		}
 	} else if duration > 0 && s.Test != RR {
+		if s.Times() {
+			run.Latency = timesOf(s, legs, peer)
+		}
 		bps, rate := float64(run.Bytes)*8/duration.Seconds(), float64(run.Msgs)/duration.Seconds()
 		run.GoodputBPS, run.MsgsPerS = &bps, &rate
 	}
@@ -155,6 +158,40 @@ func Result(s *Spec, legs []*Leg, peer []LegResult, spread *Spread) record.Run {
 	}
 	run.CPU = cpu(&legs[0].Res, peer, duration)
 	return run
+}
+
+// Times describes the times of the operations of legs of one end, nil if none was taken.
+func Times(legs []*Leg) *record.Latency { return described(timed(legs)) }
+
+// timed adds up the times of the operations of legs.
+func timed(legs []*Leg) *histogram {
+	h := newHistogram()
+	for _, l := range legs {
+		if l.Spec.Times() && l.hist != nil {
+			h.merge(l.hist)
+		}
+	}
+	return h
+}
+
+// described describes times from the call to the completion.
+func described(h *histogram) *record.Latency {
+	if h.count() == 0 {
+		return nil
+	}
+	l := h.latency()
+	l.RTT, l.Completion = true, true
+	return l
+}
+
+// timesOf describes the times of the operations of both ends.
+func timesOf(s *Spec, legs []*Leg, peer []LegResult) *record.Latency {
+	h := timed(legs)
+	if len(peer) > 0 && peer[0].Latency != nil {
+		all := Histogram{h}
+		_ = all.Add(peer[0].Latency) // what cannot be read leaves the times of this end
+	}
+	return described(h)
 }
 
 // exchangedBy adds the measurements of requests and replies.

@@ -148,6 +148,12 @@ const (
 	Standard  = "standard"
 )
 
+// Times reports whether a stream takes times from the call of an operation to its completion. A
+// completion that says nothing of arrival has none.
+func (s *Spec) Times() bool {
+	return s.Test == BW && s.Op != Inject && s.Complete != "inject" && !s.Lossy()
+}
+
 // Pingpong reports whether the test makes round trips.
 func (s *Spec) Pingpong() bool { return s.Test == Ping || s.Test == Lat }
 

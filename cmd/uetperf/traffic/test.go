@@ -69,7 +69,8 @@ type Completion struct {
 // A Slot is a message buffer. It is the context of the operation that uses it.
 type Slot struct {
 	Buf   []byte
-	Reply []byte // buffer of the reply to a request in Buf
+	at    time.Duration // bw: when the operation was posted, if its time is taken; otherwise 0
+	Reply []byte        // buffer of the reply to a request in Buf
 	// New is what swap and cas write, Old what they shall find there.
 	New, Old []byte
 	Place    int    // the place in the memory of the server that an access is for
@@ -107,6 +108,9 @@ type LegResult struct {
 	Counters record.Counters `json:"counters"`
 	// Echoed is how many congestion marks the leg's sends got, as its peer reported.
 	Echoed uint64 `json:"echoed,omitempty"`
+	// Latency, of the first leg of the server, has the times of the operations of all its legs, if
+	// the client asks for them: see Spec.Times.
+	Latency *record.Latency `json:"latency,omitempty"`
 	// Refused is how many packets of the leg were trimmed, as its peer reported.
 	Refused uint64 `json:"-"`
 	// Waiting tells what outstanding operations waited for, if the run failed.

@@ -88,7 +88,7 @@ type Threshold struct {
 }
 
 // usual are the metrics that are shown by default.
-var usual = []string{"p50", "p99", "p999", "goodput", "rate", "rtx", "spurious", "loss", "wrong"}
+var usual = []string{"p50", "p99", "p999", "goodput", "slowest", "rate", "rtx", "spurious", "loss", "wrong"}
 
 // Records compares two sides. It fails if they have nothing to compare.
 func Records(base, now []*report.Rec, failOn []*assert.Change, all bool) (*Result, error) {

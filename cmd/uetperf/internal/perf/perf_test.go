@@ -364,9 +364,9 @@ func TestRunAllocatesNothing(t *testing.T) {
 		t.Skip("counts allocations of a long run")
 	}
 	c := dial(t, serve(t, ServerConfig{Log: func(string, ...any) {}}), ClientConfig{})
-	for _, test := range []string{traffic.Lat, traffic.Rate, traffic.RR} {
+	for _, test := range []string{traffic.Lat, traffic.BW, traffic.Rate, traffic.RR} {
 		for _, op := range []string{traffic.Send, traffic.TSend, traffic.Inject} {
-			if test == traffic.RR && op == traffic.Inject {
+			if (test == traffic.RR || test == traffic.BW) && op == traffic.Inject {
 				continue
 			}
 			for _, progress := range []string{"manual", "auto"} {

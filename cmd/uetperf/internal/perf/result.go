@@ -44,6 +44,9 @@ func (r *clientRun) result(ctx context.Context, err error) (*Result, error) {
 	}
 	if mine := r.seen.series.samples; len(mine) > 1 { // one sample makes no series
 		res.Run.Series = merge(mine, theirs, !r.spec.Sends(false))
+		if r.spec.Test == traffic.BW {
+			res.Run.Slowest = record.SlowestOf(res.Run.Series, r.spec.Warmup*int64(r.spec.Parallel), res.Run.DurationNS)
+		}
 	}
 	for _, p := range peer {
 		for _, s := range p.Waiting {

@@ -277,7 +277,9 @@ func (ss *session) stopRun(abort bool) []traffic.LegResult {
 		s.end(time.Since(r.samples.begun), t, cwnd, rtt)
 	}
 	out := make([]traffic.LegResult, len(r.legs))
+	var mine []*traffic.Leg
 	for i, l := range r.open() {
+		mine = append(mine, l.Leg)
 		copy(out[i:], l.Results())
 		if d := r.churn.done[i]; d != nil {
 			out[i].Add(d)
@@ -285,8 +287,15 @@ func (ss *session) stopRun(abort bool) []traffic.LegResult {
 		out[i].Waiting = waiting[i]
 		ss.closeLeg(l)
 	}
+	if l := traffic.Times(mine); l != nil && len(l.HDR) <= longestHDR {
+		out[0].Latency = l
+	}
 	return out
 }
+
+// longestHDR bounds the histogram of a server, in bytes. It has its place in a control message
+// beside results and samples.
+const longestHDR = ctlMax / 4
 
 // stop ends the legs and waits for them. With abort it returns for each leg what its
 // operations waited for.
