@@ -290,6 +290,7 @@ var masks = []struct {
 	{regexp.MustCompile(`slowest of .* Gb/s; `), ""}, // a short run has too few intervals
 	{regexp.MustCompile(` hosts? \([^)]*\)`), " host (HOST)"},
 	{regexp.MustCompile(`retransmission\b`), "retransmissions"},
+	{regexp.MustCompile(` \([\d.]+ lost, [\d.]+ spurious\)`), ""}, // only if something was sent again
 	{regexp.MustCompile(`(127\.0\.0\.1(:\d+)?) \([^)]*\)`), "$1 (HOST)"},
 	{regexp.MustCompile(`(\d) [kMG] `), "$1 "}, // units of units.Count
 	{regexp.MustCompile(` -( |$)`), " #$1"},    // not measured

@@ -8,6 +8,7 @@ import (
 	"net/netip"
 	"os"
 	"sort"
+	"strconv"
 	"strings"
 	"time"
 
@@ -295,7 +296,7 @@ func withinText(r *record.Run) string {
 	if x := r.Slowest; x != nil {
 		out = append(out, fmt.Sprintf("slowest of %d intervals (%.0f ms): %s Gb/s", x.Of, float64(x.DurationNS)/1e6, gbpsText(x.GoodputBPS)))
 	}
-	if l := r.Latency; l != nil {
+	if l := r.Latency; l != nil && l.Completion {
 		out = append(out, fmt.Sprintf("%s: p50 %s, p99 %s, p99.9 %s, max %s", record.ToCompletion, µs(l.P50), µs(l.P99), µs(l.P999), µs(l.Max)))
 	}
 	return strings.Join(out, "; ")
@@ -306,9 +307,30 @@ func (p *printer) ping(r *record.Run) {
 		fmt.Fprintf(p.w, "set-up %s, first data there and back %s\n", µs(r.SetupNS), µs(r.FirstNS))
 	}
 	if l := r.Latency; l != nil {
-		fmt.Fprintf(p.w, "%s: min %s, avg %s, max %s, sd %s; %s\n", units.Plural(int(r.Msgs), "round trip"), µs(l.Min), µs(int64(l.Mean)), µs(l.Max), µs(int64(l.StdDev)), units.Plural(int(retransmissions(r)), "retransmission"))
+		fmt.Fprintf(p.w, "%s: min %s, avg %s, max %s, sd %s; %s\n", units.Plural(int(r.Msgs), "round trip"), µs(l.Min), µs(int64(l.Mean)), µs(l.Max), µs(int64(l.StdDev)), retransmitted(r))
 	}
 }
+
+// retransmitted says how many packets of both ends were sent again, and how many of them for nothing.
+func retransmitted(r *record.Run) string {
+	s := both(r)
+	return units.Plural(int(s.Rtx()), "retransmission") + splitText(s.Rtx(), s.Spurious(), count)
+}
+
+// resentText is a number of packets that were sent again, with its two parts.
+func resentText(c *record.Counters) string { return count(c.Rtx()) + splitText(c.Rtx(), c.Spurious(), count) }
+
+// splitText says of packets that were sent again how many the network had lost, and how many the
+// other end had already; "" if none was sent again.
+func splitText(resent, spurious uint64, text func(uint64) string) string {
+	if resent == 0 {
+		return ""
+	}
+	spurious = min(spurious, resent)
+	return fmt.Sprintf(" (%s lost, %s spurious)", text(resent-spurious), text(spurious))
+}
+
+func count(n uint64) string { return strconv.FormatUint(n, 10) }
 
 func retransmissions(r *record.Run) uint64 {
 	s := both(r)
@@ -344,8 +366,8 @@ func trimText(n uint64) string {
 
 // details prints the counters of both ends.
 func (p *printer) details(res *perf.Result) {
-	p.counters("here ", &res.Run.Transport)
-	p.counters("there", res.Run.PeerTransport)
+	p.counters("here ", &res.Run.Transport, res.Run.PeerTransport)
+	p.counters("there", res.Run.PeerTransport, &res.Run.Transport)
 	for _, st := range res.Run.Streams {
 		if st.Rtx != nil {
 			continue // the senders of an incast have their lines
@@ -358,13 +380,17 @@ func (p *printer) details(res *perf.Result) {
 	}
 }
 
-// counters prints the counters of an end.
-func (p *printer) counters(who string, c *record.Counters) {
+// counters prints the counters of an end. What it sent again for nothing came twice at the other.
+func (p *printer) counters(who string, c, other *record.Counters) {
 	if c == nil {
 		return
 	}
-	fmt.Fprintf(p.w, "  %s: tx %d pkts %s, rx %d pkts %s; acks tx %d rx %d; rtx %d (rto %d sack %d nack %d probe %d); dup %d ooo %d ce %d%s\n", who, c.TxPkts,
-		units.Bytes(int64(c.TxBytes)), c.RxPkts, units.Bytes(int64(c.RxBytes)), c.AcksTx, c.AcksRx, c.Rtx(), c.RtxRTO, c.RtxSACK, c.RtxNack, c.RtxProbe,
+	spurious := ""
+	if other != nil {
+		spurious = fmt.Sprintf("; spur %d", min(other.Dup, c.Rtx()))
+	}
+	fmt.Fprintf(p.w, "  %s: tx %d pkts %s, rx %d pkts %s; acks tx %d rx %d; rtx %d (rto %d sack %d nack %d probe %d%s); dup %d ooo %d ce %d%s\n", who, c.TxPkts,
+		units.Bytes(int64(c.TxBytes)), c.RxPkts, units.Bytes(int64(c.RxBytes)), c.AcksTx, c.AcksRx, c.Rtx(), c.RtxRTO, c.RtxSACK, c.RtxNack, c.RtxProbe, spurious,
 		c.Dup, c.OOO, c.ECNCE, trimText(c.Trimmed)+dropText(c.Drops))
 }
 

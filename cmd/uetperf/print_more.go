@@ -152,7 +152,7 @@ func (p *printer) incast(r *record.Run, sum *record.Counters) {
 		return
 	}
 	for i, st := range r.Streams {
-		fmt.Fprintf(p.w, "  sender %2d: %8d blocks %8.3f Gb/s; rtx %d, ecn %d, trim %d\n", i+1, st.Msgs, st.GoodputBPS/1e9, *st.Rtx, *st.ECN, *st.Trimmed)
+		fmt.Fprintf(p.w, "  sender %2d: %8d blocks %8.3f Gb/s; rtx %d, spur %d, ecn %d, trim %d\n", i+1, st.Msgs, st.GoodputBPS/1e9, *st.Rtx, *st.Spurious, *st.ECN, *st.Trimmed)
 	}
 }
 
@@ -160,8 +160,8 @@ func (p *printer) incast(r *record.Run, sum *record.Counters) {
 func (p *printer) soaked(r *record.Run) {
 	x := r.Soak
 	sum := both(r)
-	fmt.Fprintf(p.w, "%s in %v, %d failed: %s messages, %s; resent %d, ecn %d, dropped %d\n", units.Plural(int(x.Episodes), "test"),
-		time.Duration(r.DurationNS).Round(100*time.Millisecond), x.Failed, strings.TrimSpace(units.Count(float64(r.Msgs))), units.Bytes(r.Bytes), sum.Rtx(), sum.ECNCE, dropped(r))
+	fmt.Fprintf(p.w, "%s in %v, %d failed: %s messages, %s; resent %s, ecn %d, dropped %d\n", units.Plural(int(x.Episodes), "test"),
+		time.Duration(r.DurationNS).Round(100*time.Millisecond), x.Failed, strings.TrimSpace(units.Count(float64(r.Msgs))), units.Bytes(r.Bytes), resentText(&sum), sum.ECNCE, dropped(r))
 	p.drops("client", &r.Transport)
 	p.drops("server", r.PeerTransport)
 	if r.LastError != "" {
@@ -222,6 +222,7 @@ func (p *printer) soaking(st *soak.Status) {
 		return s
 	}
 	r := st.Run
-	fmt.Fprintf(p.w, "%8.1f s %6d tests, %d failed; %s messages, %s verified, %d wrong, resent %d; here %s; there %s\n", st.At.Seconds(), r.Soak.Episodes, r.Soak.Failed,
-		strings.TrimSpace(units.Count(float64(r.Msgs))), units.Bytes(st.BytesChecked), r.DataCheck.Wrong, st.Resent, end(st.Here), end(st.There))
+	sum := both(r)
+	fmt.Fprintf(p.w, "%8.1f s %6d tests, %d failed; %s messages, %s verified, %d wrong, resent %s; here %s; there %s\n", st.At.Seconds(), r.Soak.Episodes, r.Soak.Failed,
+		strings.TrimSpace(units.Count(float64(r.Msgs))), units.Bytes(st.BytesChecked), r.DataCheck.Wrong, resentText(&sum), end(st.Here), end(st.There))
 }

@@ -65,6 +65,45 @@ func TestPrintColumns(t *testing.T) {
 	}
 }
 
+// Below the line of bw stands what its mean hides, unless the output is for machines.
+func TestPrintWithin(t *testing.T) {
+	for quiet, want := range map[bool]string{
+		false: "         slowest of 97 intervals (101 ms): 0.0300 Gb/s; from the call to the completion: p50 6.5 µs, p99 18.8 µs, p99.9 29.9 µs, max 1.23 ms\n", true: "",
+	} {
+		var out bytes.Buffer
+		res := sample()
+		res.Run.Slowest = &record.Slowest{GoodputBPS: 3e7, DurationNS: 101e6, Of: 97}
+		res.Run.Latency.Completion = true
+		s := traffic.Spec{Test: traffic.BW}
+		newPrinter(&out, &Config{Spec: s, Quiet: quiet}).run(&s, res)
+		if _, got, _ := strings.Cut(out.String(), "\n"); got != want {
+			t.Errorf("quiet %v: %q, want %q", quiet, got, want)
+		}
+	}
+}
+
+// Packets that were sent again have two parts wherever they are shown, if there are any.
+func TestPrintResent(t *testing.T) {
+	r := &sample().Run
+	if got, want := retransmitted(r), "20 retransmissions (13 lost, 7 spurious)"; got != want {
+		t.Errorf("%q, want %q", got, want)
+	}
+	sum := both(r)
+	if got, want := resentText(&sum), "20 (13 lost, 7 spurious)"; got != want {
+		t.Errorf("%q, want %q", got, want)
+	}
+	if got, want := resentText(&record.Counters{Dup: 3}), "0"; got != want {
+		t.Errorf("%q, want %q", got, want)
+	}
+	var out bytes.Buffer
+	newPrinter(&out, &Config{}).details(&perf.Result{Run: *r})
+	for _, want := range []string{"rtx 10 (rto 1 sack 2 nack 3 probe 4; spur 4)", "rtx 10 (rto 10 sack 0 nack 0 probe 0; spur 3)"} {
+		if !strings.Contains(out.String(), want) {
+			t.Errorf("%q has no %q", &out, want)
+		}
+	}
+}
+
 // The same holds for load, rr and incast.
 func TestPrintMoreColumns(t *testing.T) {
 	l := func(ns int64) *record.Latency {
@@ -99,12 +138,12 @@ func TestPrintMoreColumns(t *testing.T) {
 		{
 			traffic.Spec{Test: traffic.Incast}, func(r *record.Run) {
 				r.Incast = &record.Incast{Jain: ptr(0.98765), ConvergenceNS: ptr(int64(1.5e9)), Rounds: 321, Round: l(2e6)}
-				r.Streams = []record.Stream{{Msgs: 5, GoodputBPS: 2e9, Rtx: ptr(uint64(1)), ECN: ptr(uint64(2)), Trimmed: ptr(uint64(3))}}
+				r.Streams = []record.Stream{{Msgs: 5, GoodputBPS: 2e9, Rtx: ptr(uint64(4)), Spurious: ptr(uint64(1)), ECN: ptr(uint64(2)), Trimmed: ptr(uint64(3))}}
 				r.Transport.Drops = map[string]uint64{"kernel": 4}
 			},
 			"    size senders  goodput[Gb/s]    jain converged[s]   rounds      p50[ms]      p99[ms]      max[ms]    rtx  spur    ecn  drops\n" +
 				"     64K       1          32.36  0.9877         1.50      321        2.000        6.000       10.000     20     7     36      4\n" +
-				"  sender  1:        5 blocks    2.000 Gb/s; rtx 1, ecn 2, trim 3\n",
+				"  sender  1:        5 blocks    2.000 Gb/s; rtx 4, spur 1, ecn 2, trim 3\n",
 		},
 		{
 			traffic.Spec{Test: traffic.Incast}, func(r *record.Run) { r.Incast, r.Streams = &record.Incast{}, nil },
@@ -181,11 +220,11 @@ func TestPrintInterval(t *testing.T) {
 // before a result.
 func TestPrintWatch(t *testing.T) {
 	for tty, want := range map[bool]string{
-		false: "    1.0 s  bw 1M: 1000 msg/s, 8.39 Gb/s; round trip 120µs, window 1 MiB; a second: resent 30, marked 0, dropped 0\n" +
-			"    3.0 s  bw 1M: 500 msg/s, 4.19 Gb/s; round trip -, window -; a second: resent 5.0, marked 20, dropped 0.5\n" +
+		false: "    1.0 s  bw 1M: 1000 msg/s, 8.39 Gb/s; round trip 120µs, window 1 MiB; a second: resent 30 (30 lost, 0 spurious), marked 0, dropped 0\n" +
+			"    3.0 s  bw 1M: 500 msg/s, 4.19 Gb/s; round trip -, window -; a second: resent 5.0 (3.0 lost, 2.0 spurious), marked 20, dropped 0.5\n" +
 			"    4.0 s  bw 1M: 1000 msg/s, 8.39 Gb/s; latency p50 123µs, p99 7ms, window -; a second: resent 0, marked 0, dropped 0\n",
 		true: "\r\x1b[K1.0s bw 1M: 1000/s 8.39 Gb/s rtt 120µs win 1 MiB rtx 30 ecn 0 drop 0" +
-			"\r\x1b[K3.0s bw 1M: 500/s 4.19 Gb/s rtt - win - rtx 5.0 ecn 20 drop 0.5" +
+			"\r\x1b[K3.0s bw 1M: 500/s 4.19 Gb/s rtt - win - rtx 5.0 spur 2.0 ecn 20 drop 0.5" +
 			"\r\x1b[K4.0s bw 1M: 1000/s 8.39 Gb/s p50 123µs p99 7ms win - rtx 0 ecn 0 drop 0\r\x1b[K",
 	} {
 		var out bytes.Buffer
@@ -194,8 +233,8 @@ func TestPrintWatch(t *testing.T) {
 		var h perf.Hooks
 		p.hooks(&traffic.Spec{Test: traffic.BW, Size: 1 << 20, Time: 10 * time.Second}, &h)
 		h.Watch(perf.Watched{At: time.Second, Msgs: 1000, Window: 1 << 20, RTT: 120 * time.Microsecond, Resent: 30})
-		h.Watch(perf.Watched{At: 3 * time.Second, Msgs: 2000, Resent: 40, Marked: 40, Dropped: 1})
-		h.Watch(perf.Watched{At: 4 * time.Second, Msgs: 3000, P50: 123456, P99: 7 * time.Millisecond, Resent: 40, Marked: 40, Dropped: 1})
+		h.Watch(perf.Watched{At: 3 * time.Second, Msgs: 2000, Resent: 40, Spurious: 4, Marked: 40, Dropped: 1})
+		h.Watch(perf.Watched{At: 4 * time.Second, Msgs: 3000, P50: 123456, P99: 7 * time.Millisecond, Resent: 40, Spurious: 4, Marked: 40, Dropped: 1})
 		p.clear()
 		p.clear()
 		if out.String() != want {

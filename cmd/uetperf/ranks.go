@@ -291,7 +291,7 @@ func (p *printer) between(r *record.Run) {
 		fmt.Fprintf(p.w, "%8s %16s %9s\n", size, little(*r.GoodputBPS/8e6, 1, 10, 3), wrong)
 	}
 	if p.cfg.Verbose {
-		p.counters("all  ", &r.Transport)
+		p.counters("all  ", &r.Transport, &r.Transport)
 	}
 }
 

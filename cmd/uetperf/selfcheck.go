@@ -464,7 +464,7 @@ func (o *outcome) printRows(rows []row) {
 	t := table.NewWriter()
 	t.SetStyle(table.StyleLight)
 	t.Style().Format.Header = text.FormatDefault
-	t.AppendHeader(table.Row{"check", "measured", "verified", "resent", ""})
+	t.AppendHeader(table.Row{"check", "measured", "verified", "resent", "spur", ""})
 	for i := range rows {
 		r := &rows[i]
 		word := "ok"
@@ -482,9 +482,10 @@ func (o *outcome) printRows(rows []row) {
 				verified += fmt.Sprintf(", %d WRONG", c.Wrong)
 			}
 		}
-		t.AppendRow(table.Row{r.step.name, r.result(), verified, retransmissions(&r.run), word})
+		sum := both(&r.run)
+		t.AppendRow(table.Row{r.step.name, r.result(), verified, sum.Rtx(), sum.Spurious(), word})
 	}
-	t.SetColumnConfigs([]table.ColumnConfig{{Number: 3, Align: text.AlignRight}, {Number: 4, Align: text.AlignRight}})
+	t.SetColumnConfigs([]table.ColumnConfig{{Number: 3, Align: text.AlignRight}, {Number: 4, Align: text.AlignRight}, {Number: 5, Align: text.AlignRight}})
 	fmt.Fprintln(o.people, t.Render())
 	for i := range rows {
 		for _, f := range rows[i].faults {

@@ -157,7 +157,7 @@ all are complete. A round takes as long as its slowest sender; who waits for all
 ranks of a job waits that long.
 
 A line per sender follows: what it streamed, and over all the packets that it sent
-again, that were marked (ecn) and that switches cut (trim). What the receiver threw
+again (rtx, and for nothing: spur), that were marked (ecn) and that switches cut (trim). What the receiver threw
 away is in the line of all.`,
 	example: "  uetperf incast HOST -P 8 -s 256K -t 10s\n  uetperf incast HOST -P 32 -s 64K -c --assert 'jain>0.9' --assert 'tail<20ms'",
 	ops:     []string{traffic.TSend},

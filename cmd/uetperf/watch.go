@@ -31,14 +31,19 @@ func (p *printer) watch(test string, size int64, w perf.Watched) {
 		short = fmt.Sprintf("p50 %s p99 %s", brief(w.P50), brief(w.P99))
 		long = fmt.Sprintf("latency p50 %s, p99 %s", brief(w.P50), brief(w.P99))
 	}
+	spurious := min(w.Spurious-o.Spurious, w.Resent-o.Resent)
 	if p.tty {
 		p.live = true
-		fmt.Fprintf(p.w, "\r\x1b[K%.1fs %s %s: %s/s %s Gb/s %s win %s rtx %s ecn %s drop %s", // one line of 80 columns, or it could not be replaced
-			w.At.Seconds(), test, units.Size(size), rateText(rate), gbpsText(rate*float64(size)*8), short, window, per(w.Resent, o.Resent), per(w.Marked, o.Marked), per(w.Dropped, o.Dropped))
+		spur := ""
+		if spurious > 0 { // the line has no room for zeros
+			spur = " spur " + per(spurious, 0)
+		}
+		fmt.Fprintf(p.w, "\r\x1b[K%.1fs %s %s: %s/s %s Gb/s %s win %s rtx %s%s ecn %s drop %s", // one line of 80 columns, or it could not be replaced
+			w.At.Seconds(), test, units.Size(size), rateText(rate), gbpsText(rate*float64(size)*8), short, window, per(w.Resent, o.Resent), spur, per(w.Marked, o.Marked), per(w.Dropped, o.Dropped))
 		return
 	}
-	fmt.Fprintf(p.w, "%7.1f s  %s %s: %s msg/s, %s Gb/s; %s, window %s; a second: resent %s, marked %s, dropped %s\n",
-		w.At.Seconds(), test, units.Size(size), rateText(rate), gbpsText(rate*float64(size)*8), long, window, per(w.Resent, o.Resent), per(w.Marked, o.Marked), per(w.Dropped, o.Dropped))
+	fmt.Fprintf(p.w, "%7.1f s  %s %s: %s msg/s, %s Gb/s; %s, window %s; a second: resent %s%s, marked %s, dropped %s\n",
+		w.At.Seconds(), test, units.Size(size), rateText(rate), gbpsText(rate*float64(size)*8), long, window, per(w.Resent, o.Resent), splitText(w.Resent-o.Resent, spurious, func(n uint64) string { return per(n, 0) }), per(w.Marked, o.Marked), per(w.Dropped, o.Dropped))
 }
 
 // watchMany returns the watch of a soak, which is called more often than it prints: a line every

@@ -235,7 +235,7 @@ func (e *Env) Evaluate(src string) (pass bool, found string, err error) {
 
 // kept are the metrics of a client that go into a result.
 var kept = strings.Fields(`msgs bytes goodput rate lost wrong ok p50_ms p99_ms p999_ms max_ms avg_ms seconds first_ms setup_ms
-	rtx rtx_rto rtx_sack rtx_nack rtx_probe dup ooo trimmed ecn tx rx error exit runs`)
+	rtx spurious rtx_rto rtx_sack rtx_nack rtx_probe dup ooo trimmed ecn tx rx error exit runs`)
 
 // Flat returns values by name for a result, without those that were not measured.
 func (e *Env) Flat() map[string]float64 {

@@ -14,7 +14,7 @@ func ptr[T any](v T) *T { return &v }
 
 // ran is a run of two clients and a server behind a switch of 1 Gbit/s.
 func ran() *result.Result {
-	transport := record.Counters{TxPkts: 100, RxPkts: 40, RtxRTO: 1, RtxSACK: 2, Drops: map[string]uint64{"crc": 3}}
+	transport := record.Counters{TxPkts: 100, RxPkts: 40, RtxRTO: 1, RtxSACK: 2, Dup: 2, Drops: map[string]uint64{"crc": 3}}
 	return &result.Result{
 		Substrate: "netns",
 		Topology:  fabric.Config{Ports: []fabric.Port{{Name: "c1"}, {Name: "c2"}, {Name: "s", To: fabric.Line{Rate: 1e9}}}, Spines: []fabric.Line{{}}},
@@ -115,7 +115,7 @@ func TestFlatHasNumbersOnly(t *testing.T) {
 			t.Errorf("%s = %v cannot be written as JSON", name, v)
 		}
 	}
-	for name, want := range map[string]float64{"c1.goodput": 400, "net.sent": 990, "line.s.to.max_waiting": 4096, "c1.drops.crc": 6, "all.msgs": 20} {
+	for name, want := range map[string]float64{"c1.goodput": 400, "net.sent": 990, "line.s.to.max_waiting": 4096, "c1.drops.crc": 6, "all.rtx": 6, "all.spurious": 4, "all.msgs": 20} {
 		if flat[name] != want {
 			t.Errorf("%s = %v, want %v", name, flat[name], want)
 		}

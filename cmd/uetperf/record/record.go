@@ -276,11 +276,12 @@ type Stream struct {
 	DurationNS int64   `json:"duration_ns"`
 	GoodputBPS float64 `json:"goodput_bps"`
 	// These describe the sender's endpoint over the whole run, if each stream has one sender:
-	// retransmissions, congestion marks on its packets, and packets trimmed by a switch, both
-	// as the receiver reported them.
-	Rtx     *uint64 `json:"rtx,omitempty"`
-	ECN     *uint64 `json:"ecn,omitempty"`
-	Trimmed *uint64 `json:"trimmed,omitempty"`
+	// retransmissions, those of them that the sender found to be for nothing, congestion marks on
+	// its packets, and packets trimmed by a switch, both as the receiver reported them.
+	Rtx      *uint64 `json:"rtx,omitempty"`
+	Spurious *uint64 `json:"spurious,omitempty"`
+	ECN      *uint64 `json:"ecn,omitempty"`
+	Trimmed  *uint64 `json:"trimmed,omitempty"`
 }
 
 // Load describes an open loop: each request has an intended time, and its latency counts

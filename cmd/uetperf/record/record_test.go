@@ -246,6 +246,7 @@ runs[].slowest.t_ns int64
 runs[].streams[].goodput_bps float64
 runs[].streams[].msgs int64
 runs[].streams[].rtx uint64
+runs[].streams[].spurious uint64
 runs[].streams[].trimmed uint64
 runs[].transport.acks_rx uint64
 runs[].transport.acks_tx uint64

@@ -118,7 +118,8 @@ func Result(s *Spec, legs []*Leg, peer []LegResult, spread *Spread) record.Run {
 			}
 			if s.Test == Incast {
 				rtx := mine.Counters.Rtx()
-				st.Rtx, st.ECN, st.Trimmed = &rtx, &mine.Echoed, &mine.Refused
+				spurious := min(mine.Spurious, rtx)
+				st.Rtx, st.Spurious, st.ECN, st.Trimmed = &rtx, &spurious, &mine.Echoed, &mine.Refused
 			}
 			run.Streams = append(run.Streams, st)
 		}

@@ -113,6 +113,8 @@ type LegResult struct {
 	Latency *record.Latency `json:"latency,omitempty"`
 	// Refused is how many packets of the leg were trimmed, as its peer reported.
 	Refused uint64 `json:"-"`
+	// Spurious is how many packets the leg sent again although its peer had them, as the leg found out.
+	Spurious uint64 `json:"-"`
 	// Waiting tells what outstanding operations waited for, if the run failed.
 	Waiting []string `json:"waiting,omitempty"`
 }

@@ -39,9 +39,9 @@ type Watched struct {
 	// P50 and P99 are percentiles of the latencies since the last call, as the test measures them: at
 	// most an eighth too large, 0 if there were none.
 	P50, P99 time.Duration
-	// Resent, Marked and Dropped are packets sent again, received with a congestion mark, and
-	// thrown away.
-	Resent, Marked, Dropped uint64
+	// Resent, Spurious, Marked and Dropped are packets sent again, those of them that the other end
+	// had already as this end found out, those received with a congestion mark, and those thrown away.
+	Resent, Spurious, Marked, Dropped uint64
 }
 
 // grace is how long an interrupted run may take to end in order.

@@ -69,7 +69,7 @@ func (r *clientRun) drive(ctx context.Context, hooks Hooks) error {
 			if hooks.Watch != nil {
 				n, window, rtt := r.total()
 				p50, p99 := recent.Take()
-				hooks.Watch(Watched{time.Since(begin), n.msgs, window, rtt, p50, p99, n.rtx, n.ecn, n.drops})
+				hooks.Watch(Watched{time.Since(begin), n.msgs, window, rtt, p50, p99, n.rtx, n.spurious, n.ecn, n.drops})
 				continue
 			}
 			hooks.Interval(r.live(), time.Since(begin))
@@ -197,6 +197,7 @@ func sample(legs iter.Seq[*leg]) (t total, cwnd int, rtt time.Duration) {
 	for l := range legs {
 		c := l.counters()
 		t.count(&c)
+		t.spurious += l.end.spurious()
 		if g := l.end.ep.Load(); g.Window > 0 && g.InFlight > most {
 			most, cwnd, rtt = g.InFlight, g.Window, g.RTT
 		}

@@ -217,6 +217,9 @@ func (e *end) refusedTrimmed() uint64 {
 	return s.NacksRx[trimmed] + s.NacksRx[lastHop]
 }
 
+// spurious counts the packets that this end sent again although the other had them, as it found out.
+func (e *end) spurious() uint64 { return e.ep.Stats().RtxSpurious }
+
 // path describes the endpoint's path to remote.
 func (e *end) path(remote netip.AddrPort) (record.Path, int) {
 	p, err := e.ep.PathInfo()

@@ -134,6 +134,7 @@ func (l *leg) run() error {
 	l.Res.Counters = l.counters()
 	l.Res.Echoed = l.end.ep.Stats().AcksCE
 	l.Res.Refused = l.end.refusedTrimmed()
+	l.Res.Spurious = l.end.spurious()
 	return err
 }
 

@@ -23,6 +23,7 @@ type series struct {
 type total struct {
 	bytes, msgs              int64
 	rtx, ecn, trimmed, drops uint64
+	spurious                 uint64 // of rtx, as the sender found out; not in samples
 }
 
 // count adds the counters of the endpoints of one side.

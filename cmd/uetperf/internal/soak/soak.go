@@ -45,7 +45,6 @@ type Status struct {
 	Here, There  perf.Resources
 	Failed       error  // error of the test that has just ended, nil if it passed
 	FailedTest   string // command of that test, if it failed
-	Resent       uint64
 	BytesChecked int64
 }
 
@@ -226,7 +225,6 @@ func (s *soak) episodes(ctx context.Context, c *perf.Client, steady <-chan error
 		}
 		if s.cfg.News != nil {
 			st.At, st.Run, st.Here, st.There, st.BytesChecked = time.Since(s.begin), &s.run, s.here.last(), s.there.last(), s.bytes
-			st.Resent = s.run.Transport.Rtx() + s.run.PeerTransport.Rtx()
 			s.cfg.News(st)
 		}
 		select {
