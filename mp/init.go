@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/uetkit/uetkit/fi"
+	"github.com/uetkit/uetkit/internal/portrange"
 	"github.com/uetkit/uetkit/mp/internal/boot"
 	"github.com/uetkit/uetkit/uet"
 )
@@ -229,7 +230,9 @@ func (w *World) joinSealed(ctx context.Context) error {
 	at := infos[0].SrcAddr
 	free := func() {}
 	if at.Port == 0 {
-		c, err := net.ListenUDP("udp", net.UDPAddrFromAddrPort(netip.AddrPortFrom(at.IP, 0)))
+		c, err := portrange.Bind(portrange.Range(w.cfg.Endpoint.Socket.Ports), 0, func(port uint16) (*net.UDPConn, error) {
+			return net.ListenUDP("udp", net.UDPAddrFromAddrPort(netip.AddrPortFrom(at.IP, port)))
+		})
 		if err != nil {
 			return &ErrTransport{"port", err}
 		}

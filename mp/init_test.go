@@ -86,6 +86,34 @@ func TestLaunched(t *testing.T) {
 	}
 }
 
+// All ranks take ports of the range, sealed or not.
+func TestPorts(t *testing.T) {
+	for _, clear := range []bool{false, true} {
+		var outside [2]int
+		r := uet.PortRange{First: 24210, Last: 24260}
+		worlds, errs := roots(t, 2, func(rank int, c *mp.Config) {
+			c.Clear = clear
+			c.Endpoint.Socket.Ports = r
+			c.Endpoint.Tap = func(d *uet.Tapped) { // under the lock of the endpoint
+				if p := d.Local.Port(); p < r.First || p > r.Last {
+					outside[rank]++
+				}
+			}
+		})
+		if err := errors.Join(errs...); err != nil {
+			t.Fatal(err)
+		}
+		ok(t, all(worlds, func(c *mp.Comm) error {
+			x := []int64{1}
+			return mp.Allreduce(limit(t), c, x, x, mp.Sum)
+		}))
+		closeAll(t, worlds)
+		if outside != [2]int{} {
+			t.Errorf("clear %v: %v packets by other ports", clear, outside)
+		}
+	}
+}
+
 // Ranks that may be on several hosts seal what they send, unless Clear says not to. A tap shows
 // what is on the wire.
 func TestSealed(t *testing.T) {

@@ -295,6 +295,7 @@ func (p *params) table() []flagRow {
 		{on: warmed, name: "sample", unit: "TIME", help: "TIME between samples of the series in the record", said: "a hundredth of the time, at least 100ms", to: read(&s.Sample, units.ParseDuration), check: p.checkSample},
 		{on: warmed, name: "warmup", short: "w", unit: "N", help: "N messages before the clock starts", said: t.warmed, to: &p.warmup, check: p.checkWarmup},
 		{on: single + " " + between + " " + rack, name: "repeat", unit: "N", help: "measure all sizes N times in turn, and say the medians", said: "1", to: &c.Repeat, check: p.checkRepeat},
+		{on: traffic.Soak, name: "repeat", unit: "N", help: "do it all N times in turn, each for --time and with the same tests, and say the medians", said: "1", to: &c.Repeat, check: p.checkRepeat},
 		{on: windowed, name: "window", short: "W", unit: "N", help: "N messages under way per stream", def: fmt.Sprint(t.Window), to: &s.Window},
 		{on: windowed, name: "parallel", short: "P", unit: "N", help: "N streams, each with endpoints of its own", def: fmt.Sprint(max(1, t.Parallel)), to: &s.Parallel},
 		{on: streams, name: "reverse", short: "R", help: "the server sends", to: &s.Reverse},
@@ -314,6 +315,8 @@ func (p *params) table() []flagRow {
 		{on: "info", name: "domain", short: "d", unit: "INTERFACE", help: "this INTERFACE only", to: place{&c.Domain}},
 		{on: "doctor", name: "domain", short: "d", unit: "INTERFACE", help: "this INTERFACE", said: "all, or the one that leads to HOST", to: place{&c.Domain}},
 		{on: remote + " doctor", name: "data-ports", unit: "A-B", help: "UDP ports that this end takes, for a narrow firewall: A-B, or one", said: "any free ones", to: read(&c.DataPorts, portrange.Parse)},
+		{on: between, name: "domain", short: "d", unit: "INTERFACE", help: "local INTERFACE of the ranks, whose first address they take; it must have the same name at all hosts", said: "MP_ADDRESS, or the first one", to: place{&c.Domain}},
+		{on: between, name: "data-ports", unit: "A-B", help: "UDP ports that the ranks of a host take, for a narrow firewall: A-B, one for each", said: "any free ones", to: read(&c.DataPorts, portrange.Parse)},
 		{on: "serve", name: "data-ports", unit: "A-B", help: "UDP ports that tests take here, for a narrow firewall: A-B, or one", said: "any free ones", to: read(&c.DataPorts, portrange.Parse)},
 		{on: "serve", name: "max-clients", unit: "N", help: "serve at most N clients at once", def: "64", to: &c.MaxClients, check: p.checkClients},
 		{on: "serve", name: "once", help: "end when the first client is gone", to: &c.Once},
@@ -338,6 +341,10 @@ func (p *params) table() []flagRow {
 		{on: traffic.Ping, name: "interval", short: "i", unit: "TIME", help: "TIME between pings", def: "1s", to: read(&s.Interval, parseInterval)},
 		{on: traffic.Soak, name: "interval", short: "i", unit: "TIME", help: "say how it stands every TIME", said: soakEvery.String() + "; 0: never", to: read(&c.Interval, parseInterval), check: p.checkInterval},
 		{on: warmed, name: "interval", short: "i", unit: "TIME", help: "with -t, print what passed every TIME", said: "1s on a terminal; 0: never", to: read(&c.Interval, parseInterval), check: p.checkInterval},
+		{on: rack, name: "interval", short: "i", unit: "TIME", help: "with --watch, say what goes on every TIME", said: "1s", to: read(&c.Interval, parseInterval), check: p.checkInterval},
+		{on: rack, name: "watch", help: "say every second, or every --interval, how many pairs are done and which measure what now; one live line on a terminal, else plain lines", to: &c.Watch, check: p.checkWatch},
+		{on: between, name: "interval", short: "i", unit: "TIME", help: "say how far it is every TIME, on a terminal or with --watch", said: "1s; 0: never", to: read(&c.Interval, parseInterval), check: p.checkInterval},
+		{on: between, name: "watch", help: "say every second, or every --interval, how far rank 0 is with a size, at what rate, and how long a call or a round trip takes; one live line on a terminal, else plain lines", to: &c.Watch, check: p.checkWatch},
 		{on: warmed + " " + traffic.Soak, name: "watch", help: "say every second, or every --interval, what goes on: rate, latency or round trip, congestion window, and what was sent again, marked and thrown away; one live line on a terminal, else plain lines", to: &c.Watch, check: p.checkWatch},
 		{on: recorded + " " + rack, name: "json", short: "J", unit: "FILE", help: "write the record (JSON, schema uetperf/1) to FILE" + elsewhere, to: place{&c.JSON}},
 		{on: "info", name: "json", short: "J", unit: "FILE", help: "write JSON to FILE" + elsewhere, to: place{&c.JSON}},
@@ -674,7 +681,7 @@ func (p *params) checkWatch() error {
 		return errors.New("--watch says what goes on and -q nothing: leave one out")
 	case c.Interval < 0:
 		return errors.New("--watch says what goes on and -i 0 never does: leave one out")
-	case c.Spec.Time == 0:
+	case c.Spec.Time == 0 && c.Between.Test == "":
 		return errors.New("--watch is for tests of some time: give -t in place of -n")
 	case c.Interval == 0:
 		c.Interval = time.Second

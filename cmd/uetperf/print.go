@@ -318,7 +318,9 @@ func retransmitted(r *record.Run) string {
 }
 
 // resentText is a number of packets that were sent again, with its two parts.
-func resentText(c *record.Counters) string { return count(c.Rtx()) + splitText(c.Rtx(), c.Spurious(), count) }
+func resentText(c *record.Counters) string {
+	return count(c.Rtx()) + splitText(c.Rtx(), c.Spurious(), count)
+}
 
 // splitText says of packets that were sent again how many the network had lost, and how many the
 // other end had already; "" if none was sent again.

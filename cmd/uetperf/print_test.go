@@ -8,7 +8,9 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"github.com/uetkit/uetkit/cmd/uetperf/internal/mesh"
 	"github.com/uetkit/uetkit/cmd/uetperf/internal/perf"
+	"github.com/uetkit/uetkit/cmd/uetperf/internal/ranks"
 	"github.com/uetkit/uetkit/cmd/uetperf/record"
 	"github.com/uetkit/uetkit/cmd/uetperf/traffic"
 )
@@ -239,6 +241,50 @@ func TestPrintWatch(t *testing.T) {
 		p.clear()
 		if out.String() != want {
 			t.Errorf("terminal %v:\n%q\nwant\n%q", tty, &out, want)
+		}
+	}
+}
+
+// A test between ranks says how far it is: on a terminal always, elsewhere with --watch.
+func TestPrintRanksWatch(t *testing.T) {
+	for _, c := range []struct {
+		tty, watch, quiet bool
+		want              string
+	}{
+		{false, false, false, ""}, {true, false, true, ""},
+		{true, false, false, "\r\x1b[K2s coll bcast 1M: 10 of 100\r\x1b[K4s coll bcast 1M: 50 of 100\r\x1b[K1s coll bcast 2M: 3 of 100\r\x1b[K"},
+		{false, true, false, "    2.0 s  coll bcast 1M: 10 of 100, 5.0/s, p50 123µs p99 7ms\n    4.0 s  coll bcast 1M: 50 of 100, 20.0/s\n    1.0 s  coll bcast 2M: 3 of 100, 3.0/s\n"},
+	} {
+		var out bytes.Buffer
+		p := newPrinter(&out, &Config{Watch: c.watch, Quiet: c.quiet, Between: ranks.Spec{Test: ranks.Coll, Op: ranks.Bcast}})
+		p.tty = c.tty
+		if w := p.ranksWatch(); w.Tell != nil {
+			w.Tell(ranks.State{Size: 1 << 20, Done: 10, Of: 100, At: 2 * time.Second, P50: 123456, P99: 7 * time.Millisecond})
+			w.Tell(ranks.State{Size: 1 << 20, Done: 50, Of: 100, At: 4 * time.Second})
+			w.Tell(ranks.State{Size: 2 << 20, Done: 3, Of: 100, At: time.Second})
+		}
+		p.clear()
+		if out.String() != c.want {
+			t.Errorf("%+v: %q", c, &out)
+		}
+	}
+}
+
+// A test between servers says with --watch which pairs measure what.
+func TestPrintRackWatch(t *testing.T) {
+	for tty, want := range map[bool]string{
+		true: "\r\x1b[K2s mesh: 4 of 12 pairs done; bandwidth of 4\r\x1b[K", false: "    2.0 s  mesh: 4 of 12 pairs done; bandwidth of 4: a → b, b → a, a → c and 1 more\n",
+	} {
+		var out bytes.Buffer
+		p := newPrinter(&out, &Config{Watch: true, Spec: traffic.Spec{Test: mesh.Mesh}})
+		p.tty = tty
+		w := &rackWatch{p: p, hosts: []mesh.Host{{Name: "a"}, {Name: "b"}, {Name: "c"}}}
+		w.state = mesh.State{Done: 4, Of: 12, Test: traffic.BW, Pairs: [][2]int{{0, 1}, {1, 0}, {0, 2}, {2, 0}}}
+		w.say(2 * time.Second)
+		w.end()
+		p.clear()
+		if out.String() != want {
+			t.Errorf("terminal %v: %q", tty, &out)
 		}
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"net/netip"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -164,7 +165,8 @@ func (o *outcome) rack(ctx context.Context) error {
 // rackOnce runs the test one time and prints it, with who takes part if that is to be said.
 func (o *outcome) rackOnce(ctx context.Context, p *printer, hosts []mesh.Host, sec *uet.Security, who bool) error {
 	cfg := o.cfg
-	run, err := mesh.Run(ctx, &mesh.Config{
+	w := &rackWatch{p: p, hosts: hosts}
+	mc := &mesh.Config{
 		Test: cfg.Spec.Test, Hosts: hosts, Bulk: bulkOf(cfg), AtOnce: cfg.AtOnce,
 		Dial: func(ctx context.Context, a netip.AddrPort) (*perf.Client, error) {
 			return perf.Dial(ctx, a, perf.ClientConfig{EP: cfg.Spec.EP, Sec: cfg.Spec.Sec, Keys: sec, Domain: cfg.Domain, DataPorts: cfg.DataPorts, Timeout: cfg.Timeout, Silence: cfg.Silence})
@@ -175,7 +177,12 @@ func (o *outcome) rackOnce(ctx context.Context, p *printer, hosts []mesh.Host, s
 			}
 		},
 		Progress: p.rackProgress,
-	})
+	}
+	if cfg.Watch {
+		mc.Going, mc.Progress = w.going, nil
+	}
+	run, err := mesh.Run(ctx, mc)
+	w.end()
 	p.clear()
 	if errors.Is(err, context.Canceled) {
 		run.Error = "interrupted"
@@ -233,6 +240,79 @@ func (p *printer) rackProgress(done, of int) {
 		p.live = true
 		fmt.Fprintf(p.w, "\r\x1b[K%d of %d pairs", done, of)
 	}
+}
+
+// A rackWatch says with --watch what servers measure with each other. They tell nothing before a test is
+// over.
+type rackWatch struct {
+	p     *printer
+	hosts []mesh.Host
+	stop  func() // nil until something goes on
+
+	mu    sync.Mutex // guards what follows
+	state mesh.State
+}
+
+// going notes what begins. The first time the lines begin.
+func (w *rackWatch) going(st mesh.State) {
+	w.mu.Lock()
+	w.state = st
+	w.mu.Unlock()
+	if w.stop != nil {
+		return
+	}
+	begin, t := time.Now(), time.NewTicker(w.p.every)
+	quit, done := make(chan struct{}), make(chan struct{})
+	w.stop = func() {
+		close(quit)
+		<-done
+		t.Stop()
+	}
+	go func() {
+		defer close(done)
+		for {
+			select {
+			case <-t.C:
+				w.say(time.Since(begin))
+			case <-quit:
+				return
+			}
+		}
+	}()
+}
+
+// end ends the lines.
+func (w *rackWatch) end() {
+	if w.stop != nil {
+		w.stop()
+	}
+}
+
+// say prints a line, on a terminal in the place of the last one.
+func (w *rackWatch) say(at time.Duration) {
+	w.mu.Lock()
+	st := w.state
+	w.mu.Unlock()
+	of := map[string]string{traffic.Lat: "latency", traffic.BW: "bandwidth"}[st.Test]
+	text := fmt.Sprintf("%s: %d of %d pairs done; %s of %d", w.p.cfg.Spec.Test, st.Done, st.Of, of, len(st.Pairs))
+	if w.p.tty {
+		w.p.live = true
+		fmt.Fprintf(w.p.w, "\r\x1b[K%.0fs %s", at.Seconds(), text)
+		return
+	}
+	var names []string
+	for _, x := range st.Pairs[:min(len(st.Pairs), 3)] {
+		names = append(names, w.hosts[x[0]].Name+" → "+w.hosts[x[1]].Name)
+	}
+	fmt.Fprintf(w.p.w, "%7.1f s  %s: %s%s\n", at.Seconds(), text, strings.Join(names, ", "), more(len(st.Pairs)-len(names)))
+}
+
+// more says how many are not named; "" if all are.
+func more(n int) string {
+	if n <= 0 {
+		return ""
+	}
+	return fmt.Sprintf(" and %d more", n)
 }
 
 // rack prints the results.

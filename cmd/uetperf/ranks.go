@@ -8,14 +8,17 @@ import (
 	"io"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
+	"github.com/uetkit/uetkit/cmd/uetperf/internal/perf"
 	"github.com/uetkit/uetkit/cmd/uetperf/internal/ranks"
 	"github.com/uetkit/uetkit/cmd/uetperf/record"
 	"github.com/uetkit/uetkit/cmd/uetperf/traffic"
 	"github.com/uetkit/uetkit/internal/units"
 	"github.com/uetkit/uetkit/mp"
+	"github.com/uetkit/uetkit/uet"
 )
 
 const launchedLong = `
@@ -121,8 +124,17 @@ func runBetween(ctx context.Context, cfg *Config, stdout io.Writer) error {
 	}
 	algorithms := new(ranks.Algorithms)
 	mc := mp.Config{Clear: cfg.Clear, Timeout: cfg.Timeout, Choose: algorithms.Choose}
+	mc.Endpoint.Socket.Ports = uet.PortRange(cfg.DataPorts)
+	if cfg.Domain != "" {
+		if mc.Address, err = perf.AddressOf(cfg.Domain); err != nil {
+			return err
+		}
+	}
 	if !launched {
 		n := cmp.Or(cfg.Local, alone)
+		if have := cfg.DataPorts.Len(); have > 0 && have < n {
+			return &usage{fmt.Errorf("--data-ports %v are %d ports for %d ranks: each takes one", cfg.DataPorts, have, n)}
+		}
 		if err := cfg.Between.For(n); err != nil {
 			return &usage{err}
 		}
@@ -155,7 +167,7 @@ func rankOf(ctx context.Context, cfg *Config, w *mp.World, a *ranks.Algorithms, 
 		if _, err := ranks.Where(ctx, w); err != nil {
 			return err
 		}
-		return ranks.Run(ctx, w, &cfg.Between, a, nil)
+		return ranks.Run(ctx, w, &cfg.Between, a, ranks.Watch{}, nil)
 	}
 	o, err := newOutcome(cfg, stdout)
 	if err != nil {
@@ -188,10 +200,12 @@ func (o *outcome) between(ctx context.Context, w *mp.World, a *ranks.Algorithms)
 	}
 	p := newPrinter(o.people, o.cfg)
 	p.world(&o.rec)
-	err = ranks.Run(ctx, w, b, a, func(r *record.Run) {
+	err = ranks.Run(ctx, w, b, a, p.ranksWatch(), func(r *record.Run) {
+		p.clear()
 		o.rec.Runs = append(o.rec.Runs, *r)
 		p.between(r)
 	})
+	p.clear()
 	p.average(o.rec.Runs)
 	if err == nil {
 		p.medians(&o.rec)
@@ -244,6 +258,36 @@ func (p *printer) world(r *record.Record) {
 	default:
 		fmt.Fprintf(p.w, "%8s %9s %8s %6s %5s %12s %12s %12s %9s\n", "size", "count", "type", "redop", "root", "time[µs]", "algbw[GB/s]", "busbw[GB/s]", "wrong")
 	}
+}
+
+// ranksWatch is how a test between ranks says how far it is: with --watch, and in a line of its own on
+// a terminal, where a large size may take long.
+func (p *printer) ranksWatch() ranks.Watch {
+	every := cmp.Or(p.cfg.Interval, time.Second)
+	if p.cfg.Quiet || every < 0 || !p.tty && !p.cfg.Watch {
+		return ranks.Watch{}
+	}
+	b, last := &p.cfg.Between, ranks.State{}
+	return ranks.Watch{Every: every, Tell: func(st ranks.State) {
+		if st.At <= last.At || st.Size != last.Size { // another one
+			last = ranks.State{Size: st.Size}
+		}
+		rate := float64(st.Done-last.Done) / max(1e-9, (st.At-last.At).Seconds())
+		last = st
+		what := fmt.Sprintf("%s %s %s: %d of %d", b.Test, b.Op, units.Size(st.Size), st.Done, st.Of)
+		if p.cfg.Watch {
+			what += fmt.Sprintf(", %s/s", rateText(rate))
+			if st.P50 > 0 {
+				what += fmt.Sprintf(", p50 %s p99 %s", brief(st.P50), brief(st.P99))
+			}
+		}
+		if p.tty {
+			p.live = true
+			fmt.Fprintf(p.w, "\r\x1b[K%.0fs %s", st.At.Seconds(), what)
+			return
+		}
+		fmt.Fprintf(p.w, "%7.1f s  %s\n", st.At.Seconds(), what)
+	}}
 }
 
 // gbytes formats bits per second as GB/s, "-" if they were not measured.

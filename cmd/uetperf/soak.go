@@ -33,8 +33,19 @@ func (c *Config) mix() traffic.Mix {
 
 // soak runs the soak command.
 func (o *outcome) soak(ctx context.Context, addr func() netip.AddrPort, dial func(context.Context) (*perf.Client, error)) error {
+	p := newPrinter(o.people, o.cfg)
+	for range max(1, o.cfg.Repeat) {
+		if err := o.soakOnce(ctx, p, addr, dial); err != nil {
+			return err
+		}
+	}
+	p.medians(&o.rec)
+	return nil
+}
+
+// soakOnce soaks one time. Who soaks is said the first time.
+func (o *outcome) soakOnce(ctx context.Context, p *printer, addr func() netip.AddrPort, dial func(context.Context) (*perf.Client, error)) error {
 	cfg := o.cfg
-	p := newPrinter(o.people, cfg)
 	every := cfg.Interval
 	if every == 0 {
 		every = soakEvery
@@ -48,11 +59,9 @@ func (o *outcome) soak(ctx context.Context, addr func() netip.AddrPort, dial fun
 		watch, look = p.watchMany(), min(look, soakLook)
 		every = max(every, soakEvery)
 	}
-	first := true
 	dialed := func(ctx context.Context) (*perf.Client, error) {
 		c, err := dial(ctx)
-		if err == nil && first {
-			first = false
+		if err == nil && o.rec.Peer == nil {
 			host := c.Host()
 			o.rec.Peer = &host
 		}
@@ -66,6 +75,9 @@ func (o *outcome) soak(ctx context.Context, addr func() netip.AddrPort, dial fun
 		},
 		Dial: dialed, Every: look, Watch: watch,
 		Ready: func(path record.Path, mtu int) {
+			if o.rec.Path != nil {
+				return
+			}
 			o.rec.Path, o.rec.Config.MTU = &path, mtu
 			if !cfg.Quiet {
 				fmt.Fprintf(p.w, "soak: %s (%s) ↔ %v (%s); %s; all kinds of messages, all data verified\n", path.Local, o.rec.Host.Name, addr(), o.rec.Peer.Name,

@@ -66,7 +66,7 @@ var House = Table{
 			Dir: "internal/badnet", Core: true,
 			Why: "what becomes of a datagram is decided alike in the simulator, in the switch and in uetperf's relay",
 		},
-		{Dir: "internal/portrange", Why: "one search for a free port below the sockets of data and of connections, and the flag of uetperf"},
+		{Dir: "internal/portrange", Why: "one search for a free port below the sockets of data and of connections and for the port that a sealed rank holds, and the flag of uetperf"},
 		{
 			Dir: "internal/wait", May: []string{"fi"}, Foreign: []string{"golang.org/x/sys"},
 			Why: "the one wait object below every queue and counter; golang.org/x/sys for its descriptor",
@@ -196,7 +196,7 @@ var House = Table{
 			Why: "purego opens libpmix without cgo, but links the program dynamically: so it is here alone, and imported by who wants it",
 		},
 		{Dir: "mp/internal/boot/trial", May: []string{"mp/internal/boot", "mp/pmix"}, Why: "the program that real launchers start"},
-		{Dir: "mp", May: []string{"mp/internal/boot", "uet", "cq", "eq", "cntr", "av", "fi"}, TestsMay: []string{"mp/mptest"}},
+		{Dir: "mp", May: []string{"mp/internal/boot", "uet", "cq", "eq", "cntr", "av", "fi", "internal/portrange"}, TestsMay: []string{"mp/mptest"}},
 		{Dir: "mp/examples/*", May: []string{"mp"}, TestsMay: []string{"mp/mptest"}, Why: "programs for the launchers that people have"},
 		{Dir: "mp/mptest", May: []string{"mp", "internal/badnet"}, Why: "worlds of ranks in one test process, for the tests of programs; the model of a bad network for those that lose packets"},
 

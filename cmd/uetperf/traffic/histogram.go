@@ -73,6 +73,9 @@ func NewHistogram() *Histogram { return &Histogram{newHistogram()} }
 // Record counts a time.
 func (h *Histogram) Record(d time.Duration) { h.h.record(d, 1) }
 
+// Watch makes r count the times, too.
+func (h *Histogram) Watch(r *Recent) { h.h.recent = r }
+
 // Reset forgets all times.
 func (h *Histogram) Reset() {
 	h.h.h.Reset()

@@ -56,6 +56,16 @@ type Config struct {
 	// Ready, if not nil, is called when all sessions are open, Progress for each pair that is done.
 	Ready    func(*record.Mesh)
 	Progress func(done, of int)
+	// Going, if not nil, is called when a test of some pairs begins.
+	Going func(State)
+}
+
+// A State is what goes on.
+type State struct {
+	Done, Of int
+	// Test is what the pairs measure now, traffic.Lat or traffic.BW.
+	Test  string
+	Pairs [][2]int // indexes of hosts, the sender first
 }
 
 // A run is a test that goes on.
@@ -95,14 +105,20 @@ func Run(ctx context.Context, cfg *Config) (*record.Run, error) {
 		}
 	}
 	done := 0
+	going := func(round [][2]int, spec traffic.Spec) {
+		if cfg.Going != nil {
+			cfg.Going(State{done, len(r.pairs), spec.Test, round})
+		}
+		r.together(ctx, round, spec)
+	}
 	for _, round := range rounds {
 		if ctx.Err() != nil {
 			break
 		}
 		if cfg.Test == Mesh {
-			r.together(ctx, round, latency(cfg.Bulk))
+			going(round, latency(cfg.Bulk))
 		}
-		r.together(ctx, round, cfg.Bulk)
+		going(round, cfg.Bulk)
 		done += len(round)
 		if cfg.Progress != nil {
 			cfg.Progress(done, len(r.pairs))

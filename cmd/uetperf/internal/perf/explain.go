@@ -274,3 +274,14 @@ func Infos(hints *uet.Info) ([]*uet.Info, error) {
 	}
 	return infos, nil
 }
+
+// AddressOf returns the first address of an interface.
+func AddressOf(domain string) (string, error) {
+	hints := &uet.Info{}
+	hints.Domain.Name = domain
+	infos, err := Infos(hints)
+	if err != nil {
+		return "", err
+	}
+	return infos[0].SrcAddr.IP.String(), nil
+}

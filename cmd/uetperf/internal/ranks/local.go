@@ -17,7 +17,8 @@ const MaxLocal = 256
 // closeLimit is how long the end of a world waits for peers that do not take what was sent.
 const closeLimit = 5 * time.Second
 
-// Local makes a world of n ranks in this process, over the loopback interface, and calls f for
+// Local makes a world of n ranks in this process, over the loopback interface if cfg names no
+// address, and calls f for
 // each in a goroutine of its own. It returns when all are done, with the error of rank 0 if it has
 // one.
 func Local(ctx context.Context, n int, cfg mp.Config, f func(ctx context.Context, w *mp.World) error) error {
@@ -27,7 +28,7 @@ func Local(ctx context.Context, n int, cfg mp.Config, f func(ctx context.Context
 	for rank := range n {
 		wg.Go(func() {
 			k := cfg
-			k.Rank, k.Size, k.Address, k.Exchange = rank, n, "127.0.0.1", &place{m, rank}
+			k.Rank, k.Size, k.Address, k.Exchange = rank, n, cmp.Or(cfg.Address, "127.0.0.1"), &place{m, rank}
 			w, err := mp.Init(ctx, k)
 			if err != nil {
 				m.fail(err)

@@ -244,6 +244,23 @@ type share struct {
 	Algorithm string          `json:"algorithm,omitempty"`
 }
 
+// A State is how far rank 0 is with a size.
+type State struct {
+	Size     int64
+	Done, Of int // operations; those before the clock starts are not among them
+	// At is how long the measured ones have taken so far.
+	At time.Duration
+	// P50 and P99 are percentiles of their times since the last State, of latency of half of them: at
+	// most an eighth too large, 0 if there were none.
+	P50, P99 time.Duration
+}
+
+// Watch makes rank 0 tell how far it is, at most every Every, between two operations.
+type Watch struct {
+	Every time.Duration
+	Tell  func(State)
+}
+
 // A bench is one rank during a test.
 type bench struct {
 	*Spec
@@ -255,7 +272,13 @@ type bench struct {
 	// algorithms knows what mp chose.
 	algorithms *Algorithms
 	// took adds up the times of operations that are verified one by one.
-	took time.Duration
+	took     time.Duration
+	watch    Watch
+	measures int64     // that is measured
+	begun    time.Time // its measuring
+	told     time.Time // the last State
+	done     int       // measured operations
+	seen     traffic.Recent
 }
 
 // An op is what is measured, at one rank.
@@ -271,9 +294,15 @@ type op struct {
 }
 
 // Run runs the test. Each size is told at rank 0, when all ranks have measured it. a is what the
-// world was made with.
-func Run(ctx context.Context, w *mp.World, s *Spec, a *Algorithms, told func(*record.Run)) error {
-	b := &bench{Spec: s, w: w, c: w.World(), algorithms: a, hist: traffic.NewHistogram()}
+// world was made with. watch tells at rank 0 how far it is; the zero Watch does not.
+func Run(ctx context.Context, w *mp.World, s *Spec, a *Algorithms, watch Watch, told func(*record.Run)) error {
+	b := &bench{Spec: s, w: w, c: w.World(), algorithms: a, hist: traffic.NewHistogram(), watch: watch}
+	if b.c.Rank() != 0 {
+		b.watch = Watch{}
+	}
+	if b.watch.Tell != nil {
+		b.hist.Watch(&b.seen)
+	}
 	if err := s.For(b.c.Size()); err != nil {
 		return err
 	}
@@ -319,6 +348,7 @@ func (b *bench) size(ctx context.Context, x Shape) (*record.Run, error) {
 	if err := b.c.Barrier(ctx); err != nil {
 		return nil, err
 	}
+	b.begin(x.Size)
 	user, sys := perf.Usage()
 	if b.Check && b.Checked() {
 		if err := b.verified(ctx, o, b.Iters, true); err != nil {
@@ -362,13 +392,31 @@ func (b *bench) timed(ctx context.Context, o *op) error {
 		now := time.Now()
 		b.time(now.Sub(last))
 		last = now
+		b.tell(now)
 	}
 	b.took = last.Sub(begin)
 	return nil
 }
 
+// begin begins to measure a size.
+func (b *bench) begin(size int64) {
+	now := time.Now()
+	b.measures, b.begun, b.told, b.done = size, now, now, 0
+}
+
+// tell says how far it is, if it is time. The time of saying it counts: it is short and seldom.
+func (b *bench) tell(now time.Time) {
+	if b.watch.Tell == nil || now.Sub(b.told) < b.watch.Every {
+		return
+	}
+	b.told = now
+	p50, p99 := b.seen.Take()
+	b.watch.Tell(State{Size: b.measures, Done: b.done, Of: b.Iters, At: now.Sub(b.begun), P50: p50, P99: p99})
+}
+
 // time notes what an operation took.
 func (b *bench) time(d time.Duration) {
+	b.done++
 	if b.Op == Latency {
 		d /= 2
 	}
@@ -398,6 +446,7 @@ func (b *bench) verified(ctx context.Context, o *op, n int, measure bool) error 
 		if d := time.Since(begin); measure {
 			b.time(d)
 			b.took += d
+			b.tell(begin.Add(d))
 		}
 		check, elements := o.verify(b.round)
 		b.mine.Check.Add(&check)

@@ -26,7 +26,7 @@ func measure(t *testing.T, n int, s Spec) []*record.Run {
 		if w.Rank() > 0 {
 			s.Seed += uint64(w.Rank()) // as processes draw it
 		}
-		return Run(ctx, w, &s, a, func(r *record.Run) {
+		return Run(ctx, w, &s, a, Watch{}, func(r *record.Run) {
 			mu.Lock()
 			defer mu.Unlock()
 			if w.Rank() != 0 {
@@ -304,5 +304,42 @@ func TestLocalFailsTogether(t *testing.T) {
 	err := Local(t.Context(), 3, mp.Config{Timeout: -1}, func(context.Context, *mp.World) error { return nil })
 	if err == nil || !strings.Contains(err.Error(), "negative") {
 		t.Error(err)
+	}
+}
+
+// Rank 0, and no other, tells how far it is with each size, whether operations are verified one by one or
+// not; between two sizes it begins anew.
+func TestWatch(t *testing.T) {
+	for _, s := range []Spec{
+		{Test: Coll, Op: Bcast, Sizes: []int64{8, 100}, Type: "uint8", Iters: 5, Warmup: 2}, {Test: Coll, Op: Bcast, Sizes: []int64{8, 100}, Type: "uint8", Iters: 5, Warmup: 2, Check: true},
+		{Test: P2P, Op: Latency, Sizes: []int64{8, 100}, Iters: 5, Warmup: 2},
+	} {
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		a := new(Algorithms)
+		var mu sync.Mutex
+		var got []string
+		err := Local(ctx, 2, mp.Config{Choose: a.Choose}, func(ctx context.Context, w *mp.World) error {
+			last := time.Duration(0)
+			return Run(ctx, w, &s, a, Watch{Tell: func(st State) {
+				mu.Lock()
+				defer mu.Unlock()
+				if st.Done == 1 {
+					last = 0
+				}
+				if w.Rank() != 0 || st.At <= last || st.P50 <= 0 || st.P99 < st.P50 {
+					t.Errorf("rank %d tells %+v after %v", w.Rank(), st, last)
+				}
+				last = st.At
+				got = append(got, fmt.Sprintf("%d: %d/%d", st.Size, st.Done, st.Of))
+			}}, func(*record.Run) {})
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		want := []string{"8: 1/5", "8: 2/5", "8: 3/5", "8: 4/5", "8: 5/5", "100: 1/5", "100: 2/5", "100: 3/5", "100: 4/5", "100: 5/5"}
+		if !slices.Equal(got, want) {
+			t.Errorf("%s, check %v: %v", s.Op, s.Check, got)
+		}
 	}
 }
