@@ -416,3 +416,18 @@ func TestFromIsParseOfWhatIsWritten(t *testing.T) {
 		t.Errorf("%v: %s", err, r.Raw)
 	}
 }
+
+// Of bw the slowest interval and the times of single messages stand beside the mean, which stays in both
+// units.
+func TestBandwidthWithin(t *testing.T) {
+	r := parse(t, `{"schema":"uetperf/1","config":{"test":"bw","op":"send"},"runs":[{"size":8,"goodput_bps":8e9,"slowest":{"goodput_bps":2e9,"of":9},"latency_ns":{"p50":1500,"rtt":true,"completion":true},"transport":{}}]}`)
+	c := cells(t, r.Results(""), 0)
+	for name, want := range map[string]string{"goodput|Gb/s": "8.000", "slowest|Gb/s": "2.000", "|MB/s": "1\u202f000.0", "p50|µs": "1.50"} {
+		if c[name].Text != want {
+			t.Errorf("%s: %q, want %q", name, c[name].Text, want)
+		}
+	}
+	if n := r.Results("").Note; !strings.HasPrefix(n, "Latency is that of single operations, from the call to the completion") {
+		t.Errorf("note %q", n)
+	}
+}

@@ -183,3 +183,20 @@ func TestPrintIsPlainText(t *testing.T) {
 		t.Errorf("single runs are not said to be:\n%s", b.String())
 	}
 }
+
+// The slowest interval of bw and the times of its messages are compared without being asked for.
+func TestSlowestIsCompared(t *testing.T) {
+	bw := func(slowest float64) *report.Rec {
+		return raw(t, "r", fmt.Sprintf(`{"schema":"uetperf/1","config":{"test":"bw","op":"send"},"runs":[{"size":8,"goodput_bps":8e9,"slowest":{"goodput_bps":%g},"latency_ns":{"p50":1500,"p99":3000,"rtt":true,"completion":true},"transport":{}}],"ok":true}`, slowest))
+	}
+	r, err := Records(recs{bw(4e9)}, recs{bw(3e9)}, failOn(t, "goodput<-5%"), false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if x := row(t, r, "slowest", 8); x.Better == nil || *x.Better || x.ChangeText() != "-25.0 %" {
+		t.Errorf("%+v, ok %v", x, r.OK)
+	}
+	if x := row(t, r, "p99", 8); x.Base.Median != 3000 {
+		t.Errorf("%+v", x)
+	}
+}
