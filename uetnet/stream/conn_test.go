@@ -10,6 +10,8 @@ import (
 	"math/rand/v2"
 	"net"
 	"os"
+	"runtime"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -260,7 +262,13 @@ func TestDialRefused(t *testing.T) {
 	} else if !errors.Is(err, fi.ECONNREFUSED) && !errors.Is(err, context.DeadlineExceeded) {
 		t.Error(err)
 	}
-	for _, bad := range []string{"", "127.0.0.1", ":4793", "127.0.0.1:port", "fi_addr_uet://nowhere"} {
+	if want := "nobody listens at UDP port "; runtime.GOOS == "linux" {
+		_, err := stream.Dial(ctx, addr)
+		if !errors.Is(err, fi.ECONNREFUSED) || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), "start the Listener") {
+			t.Errorf("%v: it lacks %q or what to do", err, want)
+		}
+	}
+	for _, bad := range []string{"", "127.0.0.1", ":4793", "127.0.0.1:port", "fi_addr_uet://nowhere", "[fe80::1]:4793"} {
 		var e *net.OpError
 		if c, err := stream.Dial(ctx, bad); !errors.As(err, &e) || !errors.Is(err, fi.EINVAL) {
 			t.Errorf("%q: %v", bad, err)
@@ -268,6 +276,46 @@ func TestDialRefused(t *testing.T) {
 				_ = c.Close()
 			}
 		}
+	}
+}
+
+// A dial without an answer says so, what to look at, and that it is a timeout.
+func TestDialUnanswered(t *testing.T) {
+	hole, err := net.ListenPacket("udp", "127.0.0.1:0") // it reads nothing and answers nothing
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = hole.Close() }()
+	ctx, stop := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer stop()
+	_, err = stream.Dial(ctx, hole.LocalAddr().String())
+	var e *net.OpError
+	if !errors.As(err, &e) || !e.Timeout() || !errors.Is(err, context.DeadlineExceeded) {
+		t.Fatalf("%v is no timeout", err)
+	}
+	for _, want := range []string{"127.0.0.1 does not answer at UDP port ", "uetperf doctor 127.0.0.1"} {
+		if !strings.Contains(err.Error(), want) {
+			t.Errorf("%v: it lacks %q", err, want)
+		}
+	}
+}
+
+// A Listener for which too many connections wait says that it is busy, not that nobody is there.
+func TestDialBusy(t *testing.T) {
+	l, err := stream.Listen(t.Context(), "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = l.Close() }()
+	var last error
+	for range uet.DefaultBacklog + 1 {
+		c, err := stream.Dial(t.Context(), l.Addr().String())
+		if last = err; err == nil {
+			defer func() { _ = c.Close() }()
+		}
+	}
+	if want := "connections wait there for Accept; dial again later"; !errors.Is(last, fi.ECONNREFUSED) || !strings.Contains(last.Error(), want) {
+		t.Errorf("%v, want %q", last, want)
 	}
 }
 

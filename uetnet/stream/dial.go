@@ -20,10 +20,10 @@ import (
 // Dial connects to the Listener at addr: a host name or an IP address, with a port. ctx bounds the
 // setting up, and nothing afterwards.
 //
-// Errors are a *net.OpError. fi.ECONNREFUSED: nobody listens there, or the Listener has no room.
-// fi.ETIMEDOUT: no answer. fi.EKEYREJECTED: one side does not trust the other. fi.EPROTO: the two
-// sides do not fit, and the text says why. fi.ENODATA: no such host, or no interface leads there.
-// Otherwise the error of ctx.
+// Errors are a *net.OpError, whose text says what to do. fi.ECONNREFUSED: nobody listens there, or the
+// Listener has no room. fi.ETIMEDOUT: no answer. fi.EHOSTUNREACH, fi.ENETUNREACH: no way leads there.
+// fi.EKEYREJECTED: one side does not trust the other. fi.EPROTO: the two sides do not fit, and the
+// text says why. fi.ENODATA: no such host, or no interface leads there. Otherwise the error of ctx.
 func Dial(ctx context.Context, addr string, opts ...uetnet.Option) (*Conn, error) {
 	c, to, err := dial(ctx, addr, opts)
 	if err != nil {
@@ -44,6 +44,9 @@ func dial(ctx context.Context, addr string, opts []uetnet.Option) (*Conn, wire.A
 	if !to.IP.IsValid() || to.Port == 0 {
 		return nil, to, fmt.Errorf("address %q: it takes a host and a port: %w", addr, fi.EINVAL)
 	}
+	if to.IP.Is6() && to.IP.IsLinkLocalUnicast() && to.IP.Zone() == "" {
+		return nil, to, fmt.Errorf("%v is an address of a link: say which interface leads there, such as %v%%eth0: %w", to.IP, to.IP, fi.EINVAL)
+	}
 	hints := streamHints(opts)
 	hints.DestAddr = to
 	h, err := host.Open(hints)
@@ -60,7 +63,7 @@ func dial(ctx context.Context, addr string, opts []uetnet.Option) (*Conn, wire.A
 	}
 	if err != nil {
 		c.abort()
-		return nil, to, err
+		return nil, to, undialed(to, err)
 	}
 	return c, to, nil
 }
@@ -88,8 +91,46 @@ func (c *Conn) abort() {
 	_ = c.Close()
 }
 
+// noRoom is the data of a rejection by a Listener for which DefaultBacklog connections wait.
+const noRoom = "uetnet/stream: no room"
+
+// A noConn is the error of a connection that was not set up: the cause, and what mends it.
+type noConn struct {
+	err  error
+	text string
+}
+
+func (e *noConn) Error() string { return e.text + ": " + e.err.Error() }
+func (e *noConn) Unwrap() error { return e.err }
+
+// Timeout reports whether no answer came in time. net.OpError asks for it.
+func (e *noConn) Timeout() bool {
+	return errors.Is(e.err, context.DeadlineExceeded) || errors.Is(e.err, fi.ETIMEDOUT)
+}
+
+// undialed adds to the error of a dial what it means and what to do.
+func undialed(to wire.Addr, err error) error {
+	var have *noConn
+	at := to.AddrPort()
+	look := fmt.Sprintf("start `uetperf serve` there and run `uetperf doctor %v` here, which says where packets are lost", at.Addr())
+	switch {
+	case errors.As(err, &have):
+		return err
+	case errors.Is(err, fi.ECONNREFUSED):
+		return &noConn{err, fmt.Sprintf("%v refuses: nobody listens at UDP port %d there, or the Listener takes no more; start the Listener, and dial the address that its Addr returns", at.Addr(), at.Port())}
+	case errors.Is(err, fi.EHOSTUNREACH), errors.Is(err, fi.ENETUNREACH), errors.Is(err, fi.EHOSTDOWN), errors.Is(err, fi.ENETDOWN):
+		return &noConn{err, fmt.Sprintf("no way leads to %v: check the address, and the route (ip route get %v)", at.Addr(), at.Addr())}
+	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, fi.ETIMEDOUT):
+		return &noConn{err, fmt.Sprintf("%v does not answer at UDP port %d: the host is off, nobody listens, or a firewall drops the packets; %s", at.Addr(), at.Port(), look)}
+	}
+	return err
+}
+
 // connError returns the reason why a connection was not set up.
 func connError(bad *eq.Error) error {
+	if bad.Err == fi.ECONNREFUSED && string(bad.ErrData) == noRoom {
+		return &noConn{bad.Err, fmt.Sprintf("the Listener is busy: %d connections wait there for Accept; dial again later", uet.DefaultBacklog)}
+	}
 	if len(bad.ErrData) > 0 && bad.Err != fi.ECONNREFUSED {
 		return fmt.Errorf("%s: %w", bad.ErrData, bad.Err)
 	}
@@ -195,7 +236,7 @@ func (l *Listener) serve() {
 			l.work.Add(1)
 			go l.welcome(info)
 		default:
-			_ = l.passive.Reject(info.Handle, nil)
+			_ = l.passive.Reject(info.Handle, []byte(noRoom))
 		}
 	}
 }
