@@ -13,6 +13,7 @@ import (
 	"strings"
 
 	"github.com/uetkit/uetkit/fi"
+	"github.com/uetkit/uetkit/internal/cm/contract"
 	"github.com/uetkit/uetkit/internal/tss"
 )
 
@@ -89,7 +90,7 @@ func WriteClusterKey(path string, keys ...ClusterKey) error {
 func ReadClusterKey(path string) ([]ClusterKey, error) {
 	b, err := os.ReadFile(path)
 	if err != nil {
-		return nil, fmt.Errorf("uet: cluster key: %w", err)
+		return nil, fmt.Errorf("uet: cluster key: %w", contract.Unreadable(err, "WriteClusterKey makes such a file, and so does `uetperf keys DIR`, as DIR/cluster.key"))
 	}
 	defer clear(b)
 	keys, err := parseKeys(b)

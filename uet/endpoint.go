@@ -162,8 +162,8 @@ func (ep *Endpoint) unenabled() error {
 	case stateClosed:
 		return errClosed
 	}
-	if ep.domain == nil { // it was never opened
-		return errClosed
+	if ep.domain == nil {
+		return errZero
 	}
 	return nil
 }
@@ -346,6 +346,9 @@ func (ep *Endpoint) Name() (wire.Addr, error) {
 		return wire.Addr{}, errClosed
 	case stateEnabled, stateDisabled:
 		return ep.name, nil
+	}
+	if ep.domain == nil {
+		return wire.Addr{}, errUnopened
 	}
 	if ep.info.SrcAddr.Port == 0 || ep.info.SrcAddr.IP.IsUnspecified() {
 		return wire.Addr{}, errNotEnabled
@@ -676,7 +679,7 @@ func openErrno(err error) fi.Errno {
 // fi.EBUSY: aliases are open (R-EP-17).
 func (ep *Endpoint) Close() error {
 	if ep.domain == nil {
-		return errClosed
+		return errZero
 	}
 	ep.mu.Lock()
 	if ep.aliases > 0 {

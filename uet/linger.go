@@ -97,6 +97,9 @@ func (ep *Endpoint) Flush(ctx context.Context) error {
 func (ep *Endpoint) flushable() error {
 	switch ep.state.Load() {
 	case stateNew:
+		if ep.domain == nil {
+			return errUnopened
+		}
 		return errNotEnabled
 	case stateClosed:
 		return errClosed

@@ -3,6 +3,7 @@ package uet_test
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"regexp"
 	"strings"
@@ -84,6 +85,10 @@ func TestMisuse(t *testing.T) {
 		{"uet.Endpoint{}.Send", func() error { return new(uet.Endpoint).Send(buf, 0, nil) }},
 		{"uet.Endpoint{}.Enable", func() error { return new(uet.Endpoint).Enable() }},
 		{"uet.Endpoint{}.BindCQ", func() error { return new(uet.Endpoint).BindCQ(q, fi.Send) }},
+		{"uet.Endpoint{}.Name", func() error { return second(new(uet.Endpoint).Name()) }},
+		{"uet.Endpoint{}.Flush", func() error { return new(uet.Endpoint).Flush(t.Context()) }},
+		{"uet.Endpoint{}.PathInfo", func() error { return second(new(uet.Endpoint).PathInfo()) }},
+		{"uet.Endpoint{}.Close", func() error { return new(uet.Endpoint).Close() }},
 		{"uet.Domain{}.OpenEndpoint", func() error { return second(new(uet.Domain).OpenEndpoint(info, nil)) }},
 		{"uet.Fabric{}.OpenDomain", func() error { return second(new(uet.Fabric).OpenDomain(info, nil)) }},
 		{"cq.CQ{}.Read", func() error { return second(new(cq.CQ).Read(make([]cq.Entry, 1))) }},
@@ -120,6 +125,8 @@ func TestMisuse(t *testing.T) {
 		{"BindCntr of what peers do", func() error { return ep.BindCntr(count, fi.RemoteWrite) }},
 		{"BindAV(nil)", func() error { return ep.BindAV(nil) }},
 		{"BindEQ(nil)", func() error { return ep.BindEQ(nil) }},
+		{"Name before Enable", func() error { return second(ep.Name()) }},
+		{"Flush before Enable", func() error { return ep.Flush(t.Context()) }},
 		{"Send before Enable", func() error { return ep.Send(buf, 0, nil) }},
 		{"BindCQ after Enable", func() error { return up.BindCQ(q, fi.Recv) }},
 		{"Enable again", func() error { return up.Enable() }},
@@ -184,6 +191,11 @@ func TestMisuse(t *testing.T) {
 	if _, err := uet.GetInfo("127.0.0.1", "", fi.Source, &uet.Info{Domain: uet.DomainAttr{Name: "nosuch0"}}); !errors.Is(err, fi.ENODATA) {
 		t.Errorf("no interface: %v is no fi.ENODATA", err)
 	}
+	for _, err := range []error{second(uet.LoadClusterKey("nosuch.key")), second(msg.LoadTLS("nosuch", "me"))} {
+		if !errors.Is(err, fs.ErrNotExist) || !errors.Is(err, fi.ENOENT) {
+			t.Errorf("no file: %v is no fs.ErrNotExist, or no fi.ENOENT", err)
+		}
+	}
 	for _, c := range []interface{ Close() error }{ep, up, q, q2, vec, evts, count, domain, fabric, foreign, events} {
 		must(c.Close())
 	}
@@ -217,7 +229,7 @@ func number(err error) string {
 	for name, e := range map[string]fi.Errno{
 		"EINVAL": fi.EINVAL, "EBADF": fi.EBADF, "ENODATA": fi.ENODATA, "EBADFLAGS": fi.EBADFLAGS, "EOPBADSTATE": fi.EOPBADSTATE, "ENOCQ": fi.ENOCQ, "ENOAV": fi.ENOAV,
 		"ENOEQ": fi.ENOEQ, "EDOMAIN": fi.EDOMAIN, "EBUSY": fi.EBUSY, "EMSGSIZE": fi.EMSGSIZE, "ENOSYS": fi.ENOSYS, "EOPNOTSUPP": fi.EOPNOTSUPP,
-		"ENOPROTOOPT": fi.ENOPROTOOPT, "EAGAIN": fi.EAGAIN,
+		"ENOPROTOOPT": fi.ENOPROTOOPT, "EAGAIN": fi.EAGAIN, "ENOENT": fi.ENOENT,
 	} {
 		if fi.Of(err) == e {
 			return "fi." + name

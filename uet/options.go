@@ -58,7 +58,10 @@ func (o *epOptions) buf(opt fi.Opt, def int) int {
 func (ep *Endpoint) GetOpt(opt fi.Opt) (uint64, error) {
 	ep.mu.Lock()
 	defer ep.mu.Unlock()
-	if ep.domain == nil || ep.state.Load() == stateClosed {
+	switch {
+	case ep.domain == nil:
+		return 0, errZero
+	case ep.state.Load() == stateClosed:
 		return 0, errClosed
 	}
 	o := &ep.opts
@@ -112,7 +115,7 @@ func (ep *Endpoint) SetOpt(opt fi.Opt, v uint64) error {
 		return errNoOption
 	}
 	switch err := ep.unenabled(); {
-	case err == errClosed, err != nil && opt != fi.OptMinMultiRecv:
+	case err == errClosed, err == errZero, err != nil && opt != fi.OptMinMultiRecv:
 		return err
 	case v > most, v == 0 && opt != fi.OptMinMultiRecv:
 		return errOptionValue

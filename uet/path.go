@@ -40,8 +40,11 @@ func (ep *Endpoint) Stats() Stats {
 // A connected endpoint ignores to. fi.EINVAL: to is not valid. fi.EOPBADSTATE: the endpoint
 // is not enabled, or closed.
 func (ep *Endpoint) Quiesce(to fi.Addr) error {
-	if ep.ready() != nil {
-		return fi.EOPBADSTATE
+	switch {
+	case ep.domain == nil:
+		return errUnopened
+	case ep.ready() != nil:
+		return errNotEnabled
 	}
 	dest, err := ep.dest(to)
 	if err != nil {
@@ -117,8 +120,11 @@ type PathInfo struct {
 func (ep *Endpoint) PathInfo() (PathInfo, error) {
 	ep.mu.Lock()
 	defer ep.mu.Unlock()
-	if ep.drv == nil {
-		return PathInfo{}, fi.EOPBADSTATE
+	switch {
+	case ep.domain == nil:
+		return PathInfo{}, errUnopened
+	case ep.drv == nil:
+		return PathInfo{}, errNotEnabled
 	}
 	c := ep.fep.Config()
 	return PathInfo{

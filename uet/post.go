@@ -392,7 +392,7 @@ func (p *posts) planDurable(flags fi.Flags, writes bool) (plan, error) {
 func (p *posts) sendShort(kind transport.OpKind, buf []byte, dest fi.Addr, tag uint64, ctx any) error {
 	ep, t := p.ep, p.tx.Load()
 	if ep == nil {
-		return errClosed
+		return errZero
 	}
 	closed, state, pushed := p.closed.Load(), ep.state.Load(), ep.pushed.Load()
 	if closed || state != stateEnabled || pushed || uint64(len(buf)) >= ep.short[kind] || !t.plain || !ep.drv.TryLock() {
@@ -426,7 +426,7 @@ func (p *posts) sendLong(kind transport.OpKind, buf []byte, dest fi.Addr, tag ui
 func (p *posts) recvShort(kind transport.OpKind, buf []byte, src fi.Addr, tag, ignore uint64, ctx any) error {
 	ep := p.ep
 	if ep == nil {
-		return errClosed
+		return errZero
 	}
 	closed, state, flags := p.closed.Load(), ep.state.Load(), fi.Flags(p.rxFlags.Load())
 	if closed || state != stateEnabled || flags&fi.MultiRecv != 0 || ep.short[kind] == 0 || ignore != 0 && !ep.mayIgnore(ignore) || !ep.drv.TryLock() {
@@ -477,7 +477,10 @@ func (p *posts) gone() bool { return p.ep == nil || p.closed.Load() }
 
 // ready returns why nothing can be posted; nil if something can.
 func (p *posts) ready() error {
-	if p.gone() {
+	switch {
+	case p.ep == nil:
+		return errZero
+	case p.closed.Load():
 		return errClosed
 	}
 	switch p.ep.state.Load() {

@@ -95,7 +95,7 @@ func certified(c *contract.Certificates) (*Security, error) {
 		files := []watched{look(c.CertFile), look(c.KeyFile), look(c.RevokedFile)}
 		use, err := c.Load()
 		if err != nil {
-			return fmt.Errorf("uet: security: %w", err)
+			return fmt.Errorf("uet: security: %w", contract.Unreadable(err, contract.Makes))
 		}
 		revoked, err := readRevoked(c.RevokedFile)
 		if err != nil {
@@ -482,7 +482,7 @@ func readRevoked(path string) (map[string]bool, error) {
 		return nil, nil
 	}
 	if err != nil {
-		return nil, fmt.Errorf("uet: security: %w", err)
+		return nil, fmt.Errorf("uet: security: %w", contract.Unreadable(err, ""))
 	}
 	names := map[string]bool{}
 	for line := range strings.Lines(string(b)) {

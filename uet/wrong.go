@@ -18,7 +18,9 @@ func (w *wrong) Unwrap() error { return w.errno }
 var (
 	errNotEnabled  error = &wrong{fi.EOPBADSTATE, "the endpoint is not enabled: bind its queues and its vector, then call Enable"} // R-EP-01
 	errEnabled     error = &wrong{fi.EOPBADSTATE, "the endpoint is enabled: bind and set what it needs before Enable"}             // R-EP-05
-	errClosed      error = &wrong{fi.EBADF, "the endpoint is closed, or was never opened: OpenEndpoint of a Domain opens one"}
+	errClosed      error = &wrong{fi.EBADF, "the endpoint is closed: OpenEndpoint of its Domain opens another"}
+	errZero        error = &wrong{fi.EBADF, "the endpoint is a zero value, which nobody opened: take one that OpenEndpoint of a Domain returns"}
+	errUnopened    error = &wrong{fi.EOPBADSTATE, errZero.(*wrong).text} // errZero of calls that need an enabled endpoint
 	errParent      error = &wrong{fi.EBADF, "what this is to be opened in is closed, or was never opened: GetInfo, OpenFabric and OpenDomain come first"}
 	errParentGone  error = &wrong{fi.EBADF, "it is closed already, or was never opened"}
 	errParentBusy  error = &wrong{fi.EBUSY, "something that was opened in it is still open: close that first"}

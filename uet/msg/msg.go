@@ -30,7 +30,7 @@ func LoadTLS(dir, name string) (*uet.Security, error) { return secure(cm.LoadCer
 
 func secure(c *contract.Certificates, err error) (*uet.Security, error) {
 	if err != nil {
-		return nil, fmt.Errorf("uet: security: %w", err)
+		return nil, fmt.Errorf("uet: security: %w", contract.Unreadable(err, contract.Makes))
 	}
 	s, err := contract.Secure(c)
 	if err != nil {

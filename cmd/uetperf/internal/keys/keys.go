@@ -308,6 +308,10 @@ func Loose(dir string) []string {
 // explain adds how to make keys to an error that says there are none.
 func explain(dir string, err error) error {
 	if errors.Is(err, fs.ErrNotExist) {
+		var file *fs.PathError
+		if errors.As(err, &file) { // what makes it is said below
+			err = file
+		}
 		return fmt.Errorf("no keys in %s (%w): make some by `uetperf keys %s`", dir, err, dir)
 	}
 	return err
