@@ -46,7 +46,7 @@ func runDoctor(ctx context.Context, cfg *Config, stdout io.Writer) error {
 	dc := doctor.Config{Domain: cfg.Domain, DataPorts: cfg.DataPorts, EP: cfg.Spec.EP, Sec: cfg.Spec.Sec, GSO: cfg.Spec.GSO, Timeout: cfg.Timeout}
 	if cfg.Target != "" {
 		rctx, cancel := context.WithTimeout(ctx, cfg.Timeout)
-		dc.Target, err = perf.Resolve(rctx, cfg.Target, perf.Port)
+		dc.Target, err = perf.Resolve(rctx, cfg.Target, perf.Port, cfg.Domain)
 		cancel()
 		if err != nil {
 			return err

@@ -139,7 +139,7 @@ func (o *outcome) rack(ctx context.Context) error {
 	var hosts []mesh.Host
 	for _, name := range names {
 		rctx, cancel := context.WithTimeout(ctx, cfg.Timeout)
-		a, err := perf.Resolve(rctx, name, perf.Port)
+		a, err := perf.Resolve(rctx, name, perf.Port, cfg.Domain)
 		cancel()
 		if err != nil {
 			return err

@@ -427,7 +427,7 @@ func (o *outcome) measure(ctx context.Context) error {
 	if cfg.Spec.Encapsulation == traffic.Standard {
 		port = perf.StandardPort
 	}
-	addrs, err := perf.ResolveAll(rctx, cfg.Target, port)
+	addrs, err := perf.ResolveAll(rctx, cfg.Target, port, cfg.Domain)
 	cancel()
 	if err != nil {
 		return err

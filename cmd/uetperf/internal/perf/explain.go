@@ -71,19 +71,29 @@ func explain(err error, node, domain string) error {
 
 // Resolve turns HOST[:PORT] into an address. HOST is a name, an IPv4 address or an IPv6
 // address, which needs brackets if a port follows. Without one, the port is port.
-// A host that cannot be found is ErrUnreachable.
-func Resolve(ctx context.Context, s string, port uint16) (netip.AddrPort, error) {
+// A host that cannot be found is ErrUnreachable. An address of a link without a zone is on the link
+// of the interface domain, if that is named.
+func Resolve(ctx context.Context, s string, port uint16, domain string) (netip.AddrPort, error) {
 	a, err := lookup(ctx, s, port)
 	if err == nil {
+		a = netip.AddrPortFrom(zoned(a.Addr(), domain), a.Port())
 		err = Bracketed(s, noPeer(a.Addr()))
 	}
 	return a, err
 }
 
+// zoned adds the zone of an interface to an address of a link that has none. "" is no interface.
+func zoned(ip netip.Addr, domain string) netip.Addr {
+	if ip.Is6() && ip.IsLinkLocalUnicast() && ip.Zone() == "" {
+		return ip.WithZone(domain)
+	}
+	return ip
+}
+
 // ResolveAll is Resolve for a name that may have addresses of both families: it returns the best
 // one first, and behind it the first of the other family.
-func ResolveAll(ctx context.Context, s string, port uint16) ([]netip.AddrPort, error) {
-	first, err := Resolve(ctx, s, port)
+func ResolveAll(ctx context.Context, s string, port uint16, domain string) ([]netip.AddrPort, error) {
+	first, err := Resolve(ctx, s, port, domain)
 	if err != nil {
 		return nil, err
 	}
@@ -95,6 +105,9 @@ func ResolveAll(ctx context.Context, s string, port uint16) ([]netip.AddrPort, e
 		return []netip.AddrPort{first}, nil
 	}
 	ips, _ := net.DefaultResolver.LookupNetIP(ctx, "ip", host)
+	for i, ip := range ips {
+		ips[i] = zoned(ip, domain)
+	}
 	return families(first, ips), nil
 }
 
@@ -131,7 +144,7 @@ func noPeer(ip netip.Addr) error {
 	case ip.IsMulticast() || ip == netip.AddrFrom4([4]byte{255, 255, 255, 255}):
 		return usagef("%v is a group of hosts: name one", ip)
 	case ip.Is6() && ip.IsLinkLocalUnicast() && ip.Zone() == "":
-		return usagef("%v is an address of a link: say which, such as %v%%eth0", ip, ip)
+		return usagef("%v is an address of a link: say which, such as %v%%eth0 or -d eth0", ip, ip)
 	}
 	return nil
 }

@@ -695,7 +695,7 @@ func TestResolve(t *testing.T) {
 		"127.0.0.1": "127.0.0.1:4793", "127.0.0.1:99": "127.0.0.1:99", "::1": "[::1]:4793", "[::1]": "[::1]:4793", "[::1]:99": "[::1]:99", "::ffff:127.0.0.1": "127.0.0.1:4793",
 		"localhost:99": "127.0.0.1:99",
 	} {
-		if got, err := Resolve(context.Background(), in, Port); err != nil || got.String() != want {
+		if got, err := Resolve(context.Background(), in, Port, ""); err != nil || got.String() != want {
 			t.Errorf("Resolve(%q) = %v, %v, want %v", in, got, err, want)
 		}
 	}
@@ -703,8 +703,23 @@ func TestResolve(t *testing.T) {
 		"": ErrUsage, "h:0": ErrUsage, "h:x": ErrUsage, "a b": ErrUsage, "1:2:3": ErrUsage, "nosuch.invalid": ErrUnreachable,
 		"0.0.0.0": ErrUsage, "[::]:99": ErrUsage, "224.0.0.1": ErrUsage, "255.255.255.255": ErrUsage, "fe80::1": ErrUsage, "[::1": ErrUsage, "::1]": ErrUsage,
 	} {
-		if got, err := Resolve(context.Background(), in, Port); !errors.Is(err, want) {
+		if got, err := Resolve(context.Background(), in, Port, ""); !errors.Is(err, want) {
 			t.Errorf("Resolve(%q) = %v, %v, want %v", in, got, err, want)
+		}
+	}
+}
+
+// An address of a link needs no zone where the interface is named, and keeps the one it has.
+func TestResolveOnInterface(t *testing.T) {
+	for in, want := range map[string]string{
+		"fe80::1": "[fe80::1%eth7]:4793", "[fe80::1]:99": "[fe80::1%eth7]:99", "fe80::1%eth1": "[fe80::1%eth1]:4793", "::1": "[::1]:4793", "127.0.0.1": "127.0.0.1:4793",
+	} {
+		got, err := Resolve(context.Background(), in, Port, "eth7")
+		if err != nil || got.String() != want {
+			t.Errorf("Resolve(%q) = %v, %v, want %v", in, got, err, want)
+		}
+		if all, err := ResolveAll(context.Background(), in, Port, "eth7"); err != nil || len(all) != 1 || all[0] != got {
+			t.Errorf("ResolveAll(%q) = %v, %v, want %v", in, all, err, got)
 		}
 	}
 }
@@ -724,7 +739,7 @@ func TestBracketed(t *testing.T) {
 	if err := Bracketed("::1:4793", nil); err != nil {
 		t.Error(err)
 	}
-	if _, err := Resolve(context.Background(), "fe80::1:4793", Port); !errors.Is(err, ErrUsage) || !strings.HasSuffix(err.Error(), "; if 4793 is the port, write [fe80::1]:4793") {
+	if _, err := Resolve(context.Background(), "fe80::1:4793", Port, ""); !errors.Is(err, ErrUsage) || !strings.HasSuffix(err.Error(), "; if 4793 is the port, write [fe80::1]:4793") {
 		t.Error(err)
 	}
 }
