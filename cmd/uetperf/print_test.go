@@ -188,7 +188,7 @@ func TestPrintSoak(t *testing.T) {
 	newPrinter(&out, &Config{}).run(&traffic.Spec{Test: traffic.Soak}, &perf.Result{Run: r})
 	want := "1800 tests in 1h0m0s, 1 failed: 5 M messages, 3 GiB; resent 0, ecn 0, dropped 10\n" +
 		"  client dropped no_pdc            5 harmless: late packets of contexts that were closed meanwhile, as at the end of each test\n" +
-		"  server dropped rate              3 look: answers to unknown sources, beyond their rate: somebody else sends to this port\n" +
+		"  server dropped rate              3 look: answers to packets of contexts that are not here, beyond 10 000 a second: somebody else sends to this port\n" +
 		"  server dropped no_pdc            2 harmless: late packets of contexts that were closed meanwhile, as at the end of each test\n" +
 		"the last that failed: bw tsend: 1 messages were lost\n" +
 		"  client heap       mean     10 MiB, grew      5 MiB (5 MiB an hour), may grow      4 MiB: LEAKS\n" +

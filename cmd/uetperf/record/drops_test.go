@@ -37,3 +37,15 @@ func TestDroppedOrder(t *testing.T) {
 		}
 	}
 }
+
+// Answers that the rate limit kept back are harmless beside as many late packets of closed contexts,
+// and are a reason to look where there were fewer.
+func TestDroppedRate(t *testing.T) {
+	for late, harmless := range map[uint64]bool{0: false, 273: false, 274: true, 7978: true} {
+		for _, d := range (&Counters{Drops: map[string]uint64{"no_pdc": late, "rate": 274}}).Dropped() {
+			if d.Reason == "rate" && (d.Harmless != harmless || d.Count != 274 || d.What == "") {
+				t.Errorf("beside %d late packets: %+v", late, d)
+			}
+		}
+	}
+}

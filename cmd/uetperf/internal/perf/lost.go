@@ -145,7 +145,16 @@ func (c *Client) silent(timeout time.Duration) error {
 	if c.dialed.open {
 		return unreachablef("no answer from %v for %v", c.server, timeout)
 	}
-	return unreachablef("no answer from %v within %v: is `%s` running there, and UDP port %d open in firewalls?", c.server, timeout, c.svc.serve(), c.server.Port())
+	return unreachablef("no answer from %v within %v: is `%s` running there, and UDP port %d open in firewalls? `uetperf doctor %s` says which, or that NAT is in between", c.server, timeout, c.svc.serve(), c.server.Port(), c.doctor())
+}
+
+// doctor is the HOST that uetperf doctor takes for the server: its first port, if that is not the usual.
+func (c *Client) doctor() string {
+	first := c.server.Port() - uint16(max(0, slices.Index(services, c.svc)))
+	if first == Port {
+		return c.server.Addr().String()
+	}
+	return netip.AddrPortFrom(c.server.Addr(), first).String()
 }
 
 // serve is the command that should run on the server's host.

@@ -626,12 +626,16 @@ func TestSilentServer(t *testing.T) {
 	at := netip.MustParseAddrPort("192.0.2.1:4793")
 	for open, want := range map[bool]string{
 		true:  "no answer from 192.0.2.1:4793 for 7s",
-		false: "no answer from 192.0.2.1:4793 within 7s: is `uetperf serve` running there, and UDP port 4793 open in firewalls?",
+		false: "no answer from 192.0.2.1:4793 within 7s: is `uetperf serve` running there, and UDP port 4793 open in firewalls? `uetperf doctor 192.0.2.1` says which, or that NAT is in between",
 	} {
 		c := &Client{server: at, svc: services[0], dialed: dialed{open: open}}
 		if err := c.silent(7 * time.Second); err.Error() != want || !errors.Is(err, ErrUnreachable) {
 			t.Errorf("%v, want %s", err, want)
 		}
+	}
+	c := &Client{server: netip.MustParseAddrPort("[2001:db8::1]:901"), svc: services[1]}
+	if got := c.doctor(); got != "[2001:db8::1]:900" {
+		t.Errorf("the doctor is sent to %s", got)
 	}
 }
 

@@ -2,6 +2,7 @@ package soak
 
 import (
 	"math"
+	"slices"
 	"time"
 
 	"github.com/uetkit/uetkit/cmd/uetperf/internal/perf"
@@ -13,6 +14,11 @@ const (
 	warmPart = 0.25
 	// LeastSamples is how many samples it takes to call something a leak.
 	LeastSamples = 8
+	// spans are the equal parts of the time in each of which a leak grows, and part is how much of its
+	// share of the growth it must have in each. The pool of receive buffers and tables get their size when
+	// the first test needs it, and grow by steps, which a line through a short soak takes for a slope;
+	// buffers of a test that is still ending are a peak.
+	spans, part = 4, 1. / 3
 	// sure is how many standard errors a slope must exceed to count.
 	sure = 3
 	// maxLooks bounds the samples. When it is reached, every second one is dropped.
@@ -89,10 +95,26 @@ func (h *usage) leaks(end string) []record.Leak {
 		l.Mean, l.Slope, wobble = fit(x, y)
 		l.Growth = l.Slope * (x[len(x)-1] - x[0])
 		l.Bound = max(b.abs, b.part*l.Mean)
-		l.Leaks = len(x) >= LeastSamples && l.Growth > l.Bound && l.Slope > sure*wobble
+		l.Leaks = len(x) >= LeastSamples && l.Growth > l.Bound && l.Slope > sure*wobble && steady(y, l.Growth)
 		out = append(out, l)
 	}
 	return out
+}
+
+// steady reports whether values rise from each span of time to the next, by the middle value of each,
+// so that none of them makes the growth alone.
+func steady(y []float64, growth float64) bool {
+	mid := func(i int) float64 {
+		s := slices.Clone(y[i*len(y)/spans : (i+1)*len(y)/spans])
+		slices.Sort(s)
+		return s[len(s)/2]
+	}
+	for i := range spans - 1 {
+		if mid(i+1)-mid(i) < part*growth/spans {
+			return false
+		}
+	}
+	return true
 }
 
 // fit fits a line to points by least squares. It returns the mean of y, the slope, and the
