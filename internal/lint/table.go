@@ -41,7 +41,7 @@ func (t *Table) row(dir string) *Row {
 // House is the table of this module.
 var House = Table{
 	Anywhere: []string{"internal/invariant", "internal/window", "internal/units", "internal/spelling"},
-	Tests:    []string{"internal/sim", "internal/sim/simtest", "internal/zero", "internal/said", "internal/page/pagetest"},
+	Tests:    []string{"internal/sim", "internal/sim/simtest", "internal/zero", "internal/said", "internal/page/pagetest", "testbed/stranger/commands"},
 	TestModules: []string{
 		"pgregory.net/rapid",
 		"go.uber.org/goleak",

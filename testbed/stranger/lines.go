@@ -1,6 +1,7 @@
 // Command stranger does what somebody does who found the repository a minute ago: it installs the
 // programs, measures through a firewall that lets the named ports through and by addresses of both families,
-// and runs the commands of the README and of the pages for users as they are written there.
+// and runs the commands of the README and of the pages for users as they are written there, those of
+// sentences, too.
 //
 //	go run ./testbed/stranger [-list] [-only TEXT] [-limit 10s]
 //
@@ -12,48 +13,26 @@ package main
 
 import (
 	"regexp"
+	"slices"
 	"strings"
+
+	"github.com/uetkit/uetkit/testbed/stranger/commands"
 )
 
-// The pages whose commands are run. Those of other pages make figures, for hours.
+// The pages whose commands are run. Those of other pages make figures, for hours; tests check that they
+// name what there is.
 var pages = []string{"README.md", "docs/network-engineer.md", "docs/test-lab.md", "docs/go-programmer.md", "docs/mp.md", "docs/conformance.md", "docs/wireshark/README.md", "testbed/README.md", "CONTRIBUTING.md"}
 
 // addrs are the addresses of the servers' namespace.
 var addrs = []string{"198.18.252.1", "198.18.252.2", "198.18.252.3", "198.18.252.4"}
 
 // A line is a command of a page.
-type line struct {
-	page string
-	n    int // its line
-	text string
-}
+type line struct{ commands.Command }
 
-// begins matches what begins a command of a page: a program of ours, or one that starts them.
-var begins = regexp.MustCompile(`^(uetperf|uetdump|tshark|uetswitch|testbed|go (run|install|test|build|vet)|mpiexec|mpirun|srun|python3|\$EDITOR)( |$)`)
-
-// extract returns the commands of a page: the lines of indented and of fenced blocks that begin as
-// commands do, with or without a prompt, and the first cells of tables.
+// extract returns the commands of a page.
 func extract(page, text string) (out []line) {
-	fenced := false
-	for i, s := range strings.Split(text, "\n") {
-		if strings.HasPrefix(s, "```") {
-			fenced = !fenced
-			continue
-		}
-		cmd := ""
-		switch cell := ""; {
-		case fenced || strings.HasPrefix(s, "    "):
-			cmd = strings.TrimPrefix(strings.TrimSpace(s), "$ ")
-			if fenced && strings.HasPrefix(s, " ") { // output
-				cmd = ""
-			}
-		case strings.HasPrefix(s, "| `"):
-			cell, _, _ = strings.Cut(s[len("| `"):], "`")
-			cmd = cell
-		}
-		if begins.MatchString(cmd) {
-			out = append(out, line{page, i + 1, cmd})
-		}
+	for _, c := range commands.Extract(page, text) {
+		out = append(out, line{c})
 	}
 	return out
 }
@@ -70,32 +49,45 @@ var skips = []struct{ like, why string }{
 	{`^python3 .*/tmp/packets`, "it shows what that test wrote"},
 	{`^go run ./testbed/bars`, "it measures for long"},
 	{`--only ci --substrate`, "CI runs it"},
-	{`^uetperf serve --metrics IP:PORT`, "IP:PORT is to be filled in"},
+	{`^(\.ci/|git |strace |perf |valgrind |taskset |time )`, "it is for people who change the code"},
+	{`…`, "it is a pattern"},
 }
+
+// mentioned is why a command of a sentence is not run that lacks what it needs, or is a part of one.
+const mentioned = "it is a mention, and the tests of the programs check that it is right"
+
+// whole matches commands of sentences that are run as they stand. The others are mentions.
+var whole = regexp.MustCompile(`^uetperf (serve|doctor|info|completion|--version|(bw|soak|ping) HOST|keys KEYS --)|^uetdump (-\S+( \d+)? )*(--\S+( \d+)? )?\S+\.pcapng$|^testbed (new|run) \./|^go (install|build|doc) `)
 
 // skip returns why a line is not run; "" if it is.
 func (l *line) skip() string {
 	for _, s := range skips {
-		if regexp.MustCompile(s.like).MatchString(l.text) {
+		if regexp.MustCompile(s.like).MatchString(l.Text) {
 			return s.why
 		}
+	}
+	switch {
+	case !slices.Contains(pages, l.Page):
+		return "its page makes figures; tests check that it names what there is"
+	case l.Inline && (!whole.MatchString(l.Text) || strings.Contains(l.Text, "serve -h")):
+		return mentioned
 	}
 	return ""
 }
 
 // filled returns the command with placeholders filled in.
 func (l *line) filled() string {
-	s, _, _ := strings.Cut(l.text, "  #")
+	s, _, _ := strings.Cut(l.Text, "  #")
 	return strings.NewReplacer(
 		"H1 H2 H3 H4", strings.Join(addrs, " "), "H1 --from H2,H3,H4", addrs[0]+" --from "+strings.Join(addrs[1:], ","),
-		"rack1-{01..16}", strings.Join(addrs, " "), "HOST", addrs[0], "198.18.77.2", addrs[0],
+		"rack1-{01..16}", strings.Join(addrs, " "), "HOST", addrs[0], "198.18.77.2", addrs[0], "192.0.2.7", addrs[0], "IP:PORT", "127.0.0.1:9099",
 	).Replace(strings.TrimSpace(s))
 }
 
 // may returns the exit codes that a command may end with if it is not interrupted.
 func (l *line) may() []int {
 	switch {
-	case strings.Contains(l.text, "uetperf doctor"), strings.Contains(l.text, "--assert"), strings.Contains(l.text, "compare"):
+	case strings.Contains(l.Text, "uetperf doctor"), strings.Contains(l.Text, "--assert"), strings.Contains(l.Text, "compare"):
 		return []int{0, 1} // what it finds is another matter
 	}
 	return []int{0}

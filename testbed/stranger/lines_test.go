@@ -2,22 +2,10 @@ package main
 
 import (
 	"os"
-	"strings"
 	"testing"
-)
 
-// The commands of a page are those of blocks and of first cells of tables, without output and prose.
-func TestExtract(t *testing.T) {
-	page := "# A page\n\nTake `uetperf lat HOST` or so:\n\n    uetperf lat HOST -s 8   # fast\n    prose\n\n```\n$ uetdump --ops x.pcapng\nuetdumped, not\n  uetperf bw HOST\n```\n\n" +
-		"| `uetdump -J x.pcapng` | JSON |\n| text | `uetdump` |\n```sh\ngo run ./cmd/uetperf\n```\nuetperf is a program\n"
-	var got []string
-	for _, l := range extract("p", page) {
-		got = append(got, l.text)
-	}
-	if s := strings.Join(got, ";"); s != "uetperf lat HOST -s 8   # fast;uetdump --ops x.pcapng;uetdump -J x.pcapng;go run ./cmd/uetperf" {
-		t.Errorf("%q", s)
-	}
-}
+	"github.com/uetkit/uetkit/testbed/stranger/commands"
+)
 
 // Placeholders are filled in and comments go.
 func TestFilled(t *testing.T) {
@@ -29,7 +17,7 @@ func TestFilled(t *testing.T) {
 		"uetperf doctor 198.18.77.2 -q":          "uetperf doctor 198.18.252.1 -q",
 		"uetperf report a.json -o b.html   # so": "uetperf report a.json -o b.html",
 	} {
-		l := line{text: in}
+		l := line{commands.Command{Text: in}}
 		if got := l.filled(); got != want {
 			t.Errorf("%q, want %q", got, want)
 		}
@@ -46,6 +34,12 @@ func TestPages(t *testing.T) {
 		}
 		lines := extract(page, string(data))
 		for _, l := range lines {
+			if l.Inline {
+				if (l.skip() == "") != whole.MatchString(l.Text) && l.skip() == "" {
+					t.Errorf("%s:%d: %s is run", l.Page, l.Line, l.Text)
+				}
+				continue
+			}
 			if all++; l.skip() == "" {
 				ran++
 			}

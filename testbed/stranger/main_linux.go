@@ -7,8 +7,11 @@ import (
 	"os"
 	"os/exec"
 	"os/signal"
+	"slices"
 	"strings"
 	"time"
+
+	"github.com/uetkit/uetkit/testbed/stranger/commands"
 )
 
 func main() {
@@ -41,13 +44,22 @@ func run(ctx context.Context, list bool, only string, limit time.Duration) (bad 
 		}
 		lines = append(lines, extract(page, string(data))...)
 	}
+	all, err := commands.Read(".")
+	if err != nil {
+		return 0, err
+	}
+	for _, c := range all {
+		if !slices.Contains(pages, c.Page) {
+			lines = append(lines, line{c})
+		}
+	}
 	if list {
 		for _, l := range lines {
 			what := "run"
 			if why := l.skip(); why != "" {
 				what = "not run, " + why
 			}
-			fmt.Printf("%s:%d: %s: %s\n", l.page, l.n, l.text, what)
+			fmt.Printf("%s:%d: %s: %s\n", l.Page, l.Line, l.Text, what)
 		}
 		return 0, nil
 	}
@@ -65,19 +77,19 @@ func run(ctx context.Context, list bool, only string, limit time.Duration) (bad 
 	ran, skipped := 0, 0
 	before := map[string]bool{}
 	for _, l := range lines {
-		if !strings.Contains(l.text, only) || before[l.filled()] {
+		if !strings.Contains(l.Text, only) || before[l.filled()] {
 			continue
 		}
-		before[l.filled()] = !strings.Contains(l.text, "./mine") // which somebody changed meanwhile
+		before[l.filled()] = !strings.Contains(l.Text, "./mine") // which somebody changed meanwhile
 		why := l.skip()
-		if name, _, _ := strings.Cut(l.text, " "); why == "" && name == "tshark" {
+		if name, _, _ := strings.Cut(l.Text, " "); why == "" && name == "tshark" {
 			if _, err := exec.LookPath(name); err != nil {
 				why = "it is not installed"
 			}
 		}
 		if why != "" {
 			skipped++
-			fmt.Printf("not run     %s:%d: %s (%s)\n", l.page, l.n, l.text, why)
+			fmt.Printf("not run     %s:%d: %s (%s)\n", l.Page, l.Line, l.Text, why)
 			continue
 		}
 		if ctx.Err() != nil {

@@ -117,7 +117,7 @@ func (s *place) command(ns, dir, text string) *exec.Cmd {
 	}
 	c := exec.Command(args[0], args[1:]...)
 	c.Dir = dir
-	c.Env = append(os.Environ(), "PATH="+s.bin+":"+os.Getenv("PATH"))
+	c.Env = append(os.Environ(), "GOBIN="+s.bin, "PATH="+s.bin+":"+os.Getenv("PATH"))
 	c.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	return c
 }
@@ -250,10 +250,25 @@ func (s *place) families(ctx context.Context) error {
 // play runs a command of a page and reports whether it ended as promised.
 func (s *place) play(ctx context.Context, l line) bool {
 	text := l.filled()
-	where := fmt.Sprintf("%s:%d", l.page, l.n)
+	where := fmt.Sprintf("%s:%d", l.Page, l.Line)
 	switch {
-	case strings.HasPrefix(text, "go "):
-		return s.try(ctx, where, "", s.top, text, l.may(), 10*s.limit)
+	case strings.HasPrefix(text, "go run "):
+		return s.try(ctx, where, "", s.top, text, l.may(), 8*s.limit)
+	case strings.HasPrefix(text, "go "): // it builds everything, perhaps on a busy host
+		return s.try(ctx, where, "", s.top, text, l.may(), 30*s.limit)
+	case strings.HasPrefix(text, "uetperf serve") && l.Inline:
+		// Nothing that follows is for this server.
+		s.stop()
+		err := s.keys(ctx, text)
+		if err == nil {
+			err = s.server(text)
+		}
+		s.stop()
+		fmt.Printf("%-11s %s: %s\n", word(err == nil), where, text)
+		if err != nil {
+			fmt.Printf("  %v\n", err)
+		}
+		return err == nil
 	case strings.HasPrefix(text, "uetperf serve"):
 		// It is the server of the commands that follow.
 		s.stop()
@@ -285,6 +300,20 @@ func (s *place) play(ctx context.Context, l line) bool {
 		}
 	}
 	return s.try(ctx, where, nsClient, s.dir, text, l.may(), s.limit)
+}
+
+// keys makes the FOLDER of keys that a command needs.
+func (s *place) keys(ctx context.Context, text string) error {
+	const folder = "FOLDER"
+	if _, err := os.Stat(filepath.Join(s.dir, folder)); err == nil || !strings.Contains(text, "--keys "+folder) {
+		return nil
+	}
+	c := exec.CommandContext(ctx, filepath.Join(s.bin, "uetperf"), "keys", folder)
+	c.Dir = s.dir
+	if out, err := c.CombinedOutput(); err != nil {
+		return fmt.Errorf("uetperf keys: %w: %s", err, out)
+	}
+	return nil
 }
 
 // serving starts the servers, unless as many run as a command needs.
