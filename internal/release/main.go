@@ -34,8 +34,8 @@ const (
 // systems are those that a release is made for.
 var systems = []string{"linux/amd64", "linux/arm64", "darwin/arm64", "windows/amd64"}
 
-// papers are the files of the tree that go into every archive.
-var papers = []string{"LICENSE", "README.md", "CHANGELOG.md", "SECURITY.md"}
+// papers are the files of the top folder that go into every archive.
+var papers = []string{"LICENSE", "README.md", "CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md"}
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
@@ -132,19 +132,19 @@ func (m *maker) build(ctx context.Context, target, dir string) error {
 	return err
 }
 
-// common returns what all archives have: papers, manual pages, completions.
+// common returns what all archives have: papers and pages, manual pages, completions.
 func (m *maker) common(ctx context.Context) ([]entry, error) {
 	bin := filepath.Join(m.work, "here")
 	if err := m.build(ctx, runtime.GOOS+"/"+runtime.GOARCH, bin); err != nil {
 		return nil, err
 	}
-	var all []entry
-	for _, p := range papers {
-		data, err := os.ReadFile(p)
-		if err != nil {
-			return nil, err
-		}
-		all = append(all, entry{p, 0o644, data})
+	files, err := paperFiles(ctx, ".")
+	if err != nil {
+		return nil, err
+	}
+	all, err := paperEntries(".", m.commit, files)
+	if err != nil {
+		return nil, err
 	}
 	programs, err := os.ReadDir(bin)
 	if err != nil {
