@@ -255,7 +255,7 @@ func (s *place) play(ctx context.Context, l line) bool {
 	case strings.HasPrefix(text, "go run "):
 		return s.try(ctx, where, "", s.top, text, l.may(), 8*s.limit)
 	case strings.HasPrefix(text, "go "): // it builds everything, perhaps on a busy host
-		return s.try(ctx, where, "", s.top, text, l.may(), 30*s.limit)
+		return s.try(ctx, where, "", s.top, text, l.may(), 60*s.limit)
 	case strings.HasPrefix(text, "uetperf serve") && l.Inline:
 		// Nothing that follows is for this server.
 		s.stop()
