@@ -28,6 +28,8 @@ func (p *params) completeFlags(c *cobra.Command) {
 			cli.Values(c, r.name, strings.Split(r.unit, "|")...)
 		case len(r.words) > 0:
 			cli.Values(c, r.name, r.words...)
+		case len(r.begins) > 0:
+			cli.Parts(c, r.name, r.begins...)
 		default:
 			cli.Free(c, r.name)
 		}

@@ -34,6 +34,7 @@ type flagRow struct {
 	said        string   // the default in words, if help is to show it that way
 	to          any      // where the value goes: a pointer or a pflag.Value
 	words       []string // values that the shell offers, for a flag that is no choice
+	begins      []string // what values or their parts, which a comma or && divides, may begin with
 	hidden      bool
 	// check refuses a wrong value and derives what follows from a good one. It runs after all
 	// flags are read, in the order of the rows, even if the flag was not given.
@@ -262,7 +263,7 @@ func (p *params) table() []flagRow {
 		{on: "report", name: "title", unit: "TEXT", help: "TEXT above the page", said: "what was measured", to: read(&c.Read.Title, anyText)},
 		{on: "compare", name: "base", unit: "FILE", help: "a FILE of the base (repeatable)", to: &c.Read.Base},
 		{on: "compare", name: "new", unit: "FILE", help: "a FILE to hold against it (repeatable)", to: &c.Read.New},
-		{on: "compare", name: "fail-on", unit: "CHANGE", help: "exit 1 if the median changed by more than CHANGE, e.g. p99>+10%, goodput<-5%, p50>+2us, rtx>+0.1pp (repeatable)", to: &list[*assert.Change]{&c.Read.FailOn, quoting("--fail-on", assert.ParseChange)}},
+		{on: "compare", name: "fail-on", unit: "CHANGE", help: "exit 1 if the median changed by more than CHANGE, e.g. p99>+10%, goodput<-5%, p50>+2us, rtx>+0.1pp (repeatable)", to: &list[*assert.Change]{&c.Read.FailOn, quoting("--fail-on", assert.ParseChange)}, begins: assert.RunNames().Words()},
 
 		{on: single, name: "size", short: "s", unit: "SIZES", help: "message SIZES in bytes: 64, 4K, 1M; a sweep 8:64K:*2 or 0:1K:+64; a list 8,64,1K", def: t.Size, to: read(&c.Sizes, asIs(units.ParseSizes))},
 		{on: traffic.Soak, name: "size", short: "s", unit: "SIZES", help: "message SIZES to draw from, in bytes: 64, 4K, 1M; a sweep 8:64K:*2 or 0:1K:+64; a list 8,64,1K", def: t.Size, to: read(&c.Sizes, asIs(units.ParseSizes)), check: p.checkMixed},
@@ -336,7 +337,7 @@ func (p *params) table() []flagRow {
 		{on: remote, name: "gso", unit: "auto|on|off", help: "segmentation offload auto|on|off at both ends", def: "auto", said: drawn, to: oneOf(&s.GSO, "auto", "on", "off")},
 		{on: "doctor", name: "gso", unit: "auto|off", help: "segmentation offload auto|off", def: "auto", to: oneOf(&s.GSO, "auto", "off")},
 		{on: remote, name: "mtu", unit: "BYTES", help: "payload BYTES per packet: 1024, 2048, 4096, 8192", said: "what fits", to: &s.MTU, words: []string{"1024", "2048", "4096", "8192"}},
-		{on: anyTest, name: "impair", unit: "FAULTS", help: "put a bad network in between: FAULTS like loss=1%,burst=3,reorder=1%,dup=1%,corrupt=0.1%", to: read(&c.Impair, faults), check: p.checkImpair},
+		{on: anyTest, name: "impair", unit: "FAULTS", help: "put a bad network in between: FAULTS like loss=1%,burst=3,reorder=1%,dup=1%,corrupt=0.1%", to: read(&c.Impair, faults), begins: []string{"loss=", "burst=", "reorder=", "dup=", "corrupt="}, check: p.checkImpair},
 		{on: recorded + " " + rack, name: "seed", unit: "N", help: "N that makes message contents and injected faults repeatable", said: "random", to: &p.seed, check: p.checkSeed},
 		{on: traffic.Ping, name: "interval", short: "i", unit: "TIME", help: "TIME between pings", def: "1s", to: read(&s.Interval, parseInterval)},
 		{on: traffic.Soak, name: "interval", short: "i", unit: "TIME", help: "say how it stands every TIME", said: soakEvery.String() + "; 0: never", to: read(&c.Interval, parseInterval), check: p.checkInterval},
@@ -351,7 +352,7 @@ func (p *params) table() []flagRow {
 		{on: "doctor", name: "json", short: "J", unit: "FILE", help: "write the report (JSON, schema uetperf-doctor/1) to FILE" + elsewhere, to: place{&c.JSON}},
 		{on: "compare", name: "json", short: "J", unit: "FILE", help: "write the comparison (JSON) to FILE" + elsewhere, to: place{&c.JSON}},
 		{on: recorded, name: "csv", unit: "FILE", help: "write one line per size to FILE", to: place{&c.CSV}, check: p.checkFiles},
-		{on: recorded + " " + rack, name: "assert", unit: "EXPR", help: "fail unless EXPR holds for every size, e.g. p99<200us, loss==0, rtx<0.1%, goodput>10Gb/s (repeatable)", to: &list[*assert.Assert]{&c.Asserts, quoting("--assert", assert.Parse)}, check: p.checkAsserts},
+		{on: recorded + " " + rack, name: "assert", unit: "EXPR", help: "fail unless EXPR holds for every size, e.g. p99<200us, loss==0, rtx<0.1%, goodput>10Gb/s (repeatable)", to: &list[*assert.Assert]{&c.Asserts, quoting("--assert", assert.Parse)}, begins: assert.RunNames().Words(), check: p.checkAsserts},
 		{on: recorded + " " + rack, name: "quiet", short: "q", help: "results only: no header, no progress", to: &c.Quiet},
 		{on: "serve keys report", name: "quiet", short: "q", help: "say nothing but errors", to: &c.Quiet},
 		{on: "doctor", name: "quiet", short: "q", help: "what is not ok only", to: &c.Quiet},

@@ -50,8 +50,10 @@ var runNames = func() Names {
 func RunNames() Names { return runNames }
 
 // List lists the names for an error message.
-func (n Names) List() string {
-	var out []string
+func (n Names) List() string { return strings.Join(n.Words(), " ") }
+
+// Words returns what expressions may name.
+func (n Names) Words() (out []string) {
 	for _, k := range slices.Sorted(maps.Keys(n)) {
 		f, ok := n[k].(Metric)
 		switch {
@@ -61,7 +63,7 @@ func (n Names) List() string {
 			out = append(out, f.Name)
 		}
 	}
-	return strings.Join(out, " ")
+	return out
 }
 
 func (n Names) types() types.Map {

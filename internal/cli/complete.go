@@ -2,6 +2,7 @@ package cli
 
 import (
 	"net"
+	"strings"
 
 	"github.com/spf13/cobra"
 )
@@ -9,6 +10,18 @@ import (
 // Values lets the shell complete the values of a flag from words.
 func Values(c *cobra.Command, flag string, words ...string) {
 	complete(c, flag, cobra.FixedCompletions(words, cobra.ShellCompDirectiveNoFileComp))
+}
+
+// Parts lets the shell complete what the parts of the value of a flag begin with, from words. A
+// comma, && or || divides parts.
+func Parts(c *cobra.Command, flag string, words ...string) {
+	complete(c, flag, func(_ *cobra.Command, _ []string, said string) (out []cobra.Completion, _ cobra.ShellCompDirective) {
+		before := said[:strings.LastIndexAny(said, ",&| ")+1]
+		for _, w := range words {
+			out = append(out, before+w)
+		}
+		return out, cobra.ShellCompDirectiveNoFileComp | cobra.ShellCompDirectiveNoSpace
+	})
 }
 
 // Lazy is Values with words that take time to find: they are asked for when the shell asks.
