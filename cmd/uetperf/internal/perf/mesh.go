@@ -106,7 +106,11 @@ func (ss *session) meet(j *Join, begin <-chan struct{}) *Met {
 		return met
 	}
 	svc := ss.ctl.svc
-	c, err := Dial(ss.ctx, j.Target, ClientConfig{
+	target := j.Target
+	if ss.addr.Addr().Zone() != "" { // that of an address of a link names an interface of the host that asks
+		target = ss.ctl.end.near(target)
+	}
+	c, err := Dial(ss.ctx, target, ClientConfig{
 		EP: svc.ep, Sec: svc.sec, Keys: ss.srv.cfg.Keys.of(svc), Domain: ss.srv.cfg.Domain, DataPorts: ss.srv.cfg.DataPorts, Timeout: joinTime, mesh: true,
 	})
 	if err != nil {
