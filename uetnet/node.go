@@ -119,7 +119,7 @@ func (n *Node) Peers() *av.AV { return n.peers }
 // fi.EINVAL: not an address. fi.ENODATA: no such host.
 func (n *Node) Peer(ctx context.Context, addr string) (fi.Addr, error) {
 	if n.host == nil {
-		return fi.AddrNotAvail, net.ErrClosed
+		return fi.AddrNotAvail, fmt.Errorf("uetnet: peer: %w", errShut)
 	}
 	a, err := host.Resolve(ctx, addr)
 	if err == nil && !a.IP.IsValid() {
@@ -164,7 +164,7 @@ func (n *Node) Send(ctx context.Context, to fi.Addr, tag uint64, b []byte) error
 	err := o.err
 	n.queue.put(o)
 	if err != nil {
-		return fmt.Errorf("uetnet: send: %w", err)
+		return fmt.Errorf("uetnet: send: %w", n.gone(err, to))
 	}
 	return nil
 }
@@ -206,11 +206,27 @@ func (n *Node) RecvMatch(ctx context.Context, from fi.Addr, tag, ignore uint64, 
 	return m, nil
 }
 
+var errShut = fmt.Errorf("the node is closed, or was never opened: Open does: %w", net.ErrClosed)
+
+// gone adds to the error of a send what the errno does not say: who is gone, and what to do.
+func (n *Node) gone(err error, to fi.Addr) error {
+	at, e := n.peers.Lookup(to)
+	switch {
+	case e != nil:
+		return err
+	case errors.Is(err, fi.EHOSTUNREACH):
+		return fmt.Errorf("nobody is at %v: start the program there, or correct the address: %w", at.AddrPort(), err)
+	case errors.Is(err, fi.ETIMEDOUT):
+		return fmt.Errorf("%v is silent: its process, its host or the way to it is gone: %w", at.AddrPort(), err)
+	}
+	return err
+}
+
 // post posts an operation, and waits while there is no room for it.
 func (n *Node) post(ctx context.Context, post func() error) error {
 	const least, most = 20 * time.Microsecond, time.Millisecond
 	if n.host == nil { // nobody opened it
-		return net.ErrClosed
+		return errShut
 	}
 	if n.queue.full() {
 		return fi.EOVERRUN
@@ -219,7 +235,7 @@ func (n *Node) post(ctx context.Context, post func() error) error {
 		err := post()
 		switch {
 		case errors.Is(err, fi.EBADF):
-			return net.ErrClosed
+			return errShut
 		case !errors.Is(err, fi.EAGAIN):
 			return err
 		}

@@ -298,3 +298,21 @@ func TestConnectionsAreImported(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// What fails says in one line who is gone and what to do.
+func TestErrorsNameCauseAndMend(t *testing.T) {
+	ctx := t.Context()
+	n := node(t)
+	says := func(err, is error, want string) {
+		t.Helper()
+		if !errors.Is(err, is) || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "\n") {
+			t.Errorf("%v, want %q and %v", err, want, is)
+		}
+	}
+	_, err := n.Peer(ctx, "nosuch.invalid:4793")
+	says(err, fi.ENODATA, "an address is host:port")
+	var zero uetnet.Node
+	says(zero.Send(ctx, 0, 1, nil), net.ErrClosed, "was never opened")
+	_, err = zero.Peer(ctx, "127.0.0.1:9")
+	says(err, net.ErrClosed, "was never opened")
+}

@@ -46,7 +46,11 @@ func Resolve(ctx context.Context, text string) (wire.Addr, error) {
 			return wire.Addr{}, ctx.Err()
 		}
 		if err != nil || len(ips) == 0 {
-			return wire.Addr{}, fmt.Errorf("address %q: no such host (an address is host:port, ip:port or %s…): %w", text, wire.AddrScheme, errors.Join(err, fi.ENODATA))
+			why := "" // one line, unlike errors.Join
+			if err != nil {
+				why = fmt.Sprintf(" (%v)", err)
+			}
+			return wire.Addr{}, fmt.Errorf("address %q: no such host%s; an address is host:port, ip:port or %s…: %w", text, why, wire.AddrScheme, fi.ENODATA)
 		}
 		ip = ips[0]
 		for _, x := range ips { // IPv4 first, as uet.GetInfo does
