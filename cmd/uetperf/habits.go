@@ -23,6 +23,7 @@ var habits = map[string]string{
 	"cpu_util":         "records have the processor's load in any case (-J FILE)",
 	"cq-mod":           "leave it out: completions are read in batches",
 	"D":                "a duration is -t 10s",
+	"device":           "the interface is named behind the host: uetperf lat HOST -d NAME",
 	"duration":         "a duration is -t 10s",
 	"events":           "readers sleep when nothing comes: leave it out",
 	"F":                "leave it out: no clock of the processor is used",
@@ -59,6 +60,7 @@ var habits = map[string]string{
 	"O":        "what comes before measuring is -w N",
 	"o":        "the record is -J FILE",
 	"T":        "leave it out: a record says what was measured",
+	"V":        "counters of both ends are -v, the version is --version",
 	"Z":        "leave it out: payload is copied once",
 	"affinity": "processors are chosen outside: taskset -c 2 uetperf …",
 	"b":        "a rate is that of uetperf load HOST --rate 20k/s",
@@ -81,6 +83,7 @@ var habits = map[string]string{
 	"port":            "the port stands behind the host, HOST:5201, and serve has --listen :5201",
 	"p":               "the port stands behind the host, HOST:5201, and serve has --listen :5201",
 	"rate":            "a rate is that of uetperf load HOST --rate 20k/s",
+	"full-log":        "the histogram is in the record: -J FILE, then uetperf report FILE",
 	"full-rtt":        "uetperf lat prints half round trips, rr whole ones",
 	"ip":              "the host stands behind the command: uetperf lat HOST",
 	"mps":             "a rate is that of uetperf load HOST --rate 20k/s",
@@ -93,7 +96,7 @@ var habits = map[string]string{
 }
 
 // rootHabits are short flags that mean something else behind a command.
-var rootHabits = map[byte]string{'c': "client", 's': "server", 'l': "length", 'u': "udp", 'b': "bitrate", 'D': "D", 'q': "qp", 'x': "x", 'F': "F", 'a': "all"}
+var rootHabits = map[byte]string{'c': "client", 's': "server", 'l': "length", 'u': "udp", 'b': "bitrate", 'D': "D", 'q': "qp", 'x': "x", 'F': "F", 'a': "all", 'i': "ip", 'd': "device", 'P': "parallel"}
 
 // commandHabits are commands of other programs.
 var commandHabits = map[string]string{
