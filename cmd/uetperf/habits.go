@@ -118,7 +118,7 @@ func instead(cmd *cobra.Command, err error) string {
 		if cmd.Name() == "serve" && name == "D" {
 			name = "daemon"
 		}
-		if long, is := rootHabits[name[0]]; is {
+		if long, is := rootHabits[name[0]]; is && len(name) == 1 {
 			return habits[long]
 		}
 		return habits[name]
