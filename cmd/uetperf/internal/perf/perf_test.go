@@ -83,6 +83,16 @@ func run(t *testing.T, c *Client, s traffic.Spec) *Result {
 	return res
 }
 
+// The times of messages that the server sends come here, too.
+func TestRunTimesOfServer(t *testing.T) {
+	c := dial(t, serve(t, ServerConfig{}), ClientConfig{})
+	s := base(traffic.BW, traffic.TSend, 600)
+	s.Reverse, s.Parallel = true, 2
+	if r := run(t, c, s).Run; r.Latency == nil || !r.Latency.Completion || r.Latency.P50 <= 0 {
+		t.Errorf("%+v", r.Latency)
+	}
+}
+
 func TestRunEveryTest(t *testing.T) {
 	c := dial(t, serve(t, ServerConfig{}), ClientConfig{})
 	for _, test := range []string{traffic.Ping, traffic.Lat, traffic.BW, traffic.Rate} {
@@ -112,7 +122,7 @@ func TestRunEveryTest(t *testing.T) {
 							if !s.Pingpong() && r.MeasuredAt != at {
 								t.Errorf("measured at the %s", r.MeasuredAt)
 							}
-							if s.Pingpong() != (r.Latency != nil) || s.Pingpong() == (r.GoodputBPS != nil) {
+							if (s.Pingpong() || s.Times()) != (r.Latency != nil) || s.Pingpong() == (r.GoodputBPS != nil) {
 								t.Errorf("measured %+v", r)
 							}
 						})
