@@ -358,6 +358,11 @@ const mostNamed = 10
 // stand names the pairs that stand out: all that failed, and the slowest.
 func (p *printer) stand(m *record.Mesh) {
 	var slow, far []*record.MeshPair
+	for _, h := range m.Hosts {
+		if p.cfg.Quiet && h.Error != "" { // no header says so
+			fmt.Fprintf(p.w, "FAILED %s: %s\n", h.Name, h.Error)
+		}
+	}
 	for i := range m.Pairs {
 		x := &m.Pairs[i]
 		from, to := m.Hosts[x.From].Name, m.Hosts[x.To].Name
