@@ -222,6 +222,9 @@ func (q *CQ) SReadFromContext(ctx context.Context, e []Entry, src []fi.Addr) (in
 // sread implements all blocking reads.
 func (q *CQ) sread(ctx context.Context, e []Entry, src []fi.Addr, cond int, timeout time.Duration) (int, error) {
 	if !q.w.MayBlock() {
+		if q.w.HasClosed() {
+			return 0, fmt.Errorf("cq: sread: the queue is closed, or was never opened: %w", fi.EBADF)
+		}
 		return 0, fmt.Errorf("cq: sread of a queue that nobody can wait at (%v): open it with Attr.WaitObj fi.WaitUnspec, or use Read: %w", q.w.Kind(), fi.EINVAL)
 	}
 	var deadline wait.Moment

@@ -92,6 +92,9 @@ func (q *EQ) SReadContext(ctx context.Context, flags fi.Flags) (Entry, error) {
 
 func (q *EQ) sread(ctx context.Context, flags fi.Flags, timeout time.Duration) (Entry, error) {
 	if kind := q.w.Kind(); kind == fi.WaitNone || kind == fi.WaitSet {
+		if q.w.HasClosed() {
+			return Entry{}, fmt.Errorf("eq: sread: the queue is closed, or was never opened: %w", fi.EBADF)
+		}
 		return Entry{}, fmt.Errorf("eq: sread of a queue that nobody can wait at (%v): open it with Attr.WaitObj fi.WaitUnspec, or use Read: %w", kind, fi.EINVAL)
 	}
 	if e, err := q.Read(flags); err != fi.EAGAIN || timeout == 0 {

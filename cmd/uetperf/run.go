@@ -451,8 +451,8 @@ func (o *outcome) measure(ctx context.Context) error {
 		return err
 	}
 	defer c.Close()
-	host := c.Host()
-	o.rec.Peer = &host
+	host, tool := c.Host(), c.Tool()
+	o.rec.Peer, o.rec.PeerTool = &host, &tool
 	p := newPrinter(o.people, cfg)
 	for i := range len(cfg.Sizes) * max(1, cfg.Repeat) {
 		s := cfg.Spec

@@ -387,8 +387,8 @@ func (o *outcome) runSteps(ctx context.Context, progress io.Writer) ([]row, erro
 				return rows, fmt.Errorf("%s: %w", st.name, err)
 			}
 			clients[w] = c
-			host := c.Host()
-			o.rec.Peer = &host
+			host, tool := c.Host(), c.Tool()
+			o.rec.Peer, o.rec.PeerTool = &host, &tool
 		}
 		r := row{step: st}
 		var res *perf.Result

@@ -62,8 +62,8 @@ func (o *outcome) soakOnce(ctx context.Context, p *printer, addr func() netip.Ad
 	dialed := func(ctx context.Context) (*perf.Client, error) {
 		c, err := dial(ctx)
 		if err == nil && o.rec.Peer == nil {
-			host := c.Host()
-			o.rec.Peer = &host
+			host, tool := c.Host(), c.Tool()
+			o.rec.Peer, o.rec.PeerTool = &host, &tool
 		}
 		return c, err
 	}

@@ -245,6 +245,14 @@ func (l *line) test(t testDef) *cobra.Command {
 	})
 }
 
+// streams says how many streams are asked for, if the test may have several.
+func (t *testDef) streams(n string) string {
+	if !slices.Contains(strings.Fields(windowed), t.name) {
+		return ""
+	}
+	return " messages, -P " + n + " how many streams"
+}
+
 // arguments refuses anything but a host and an operation.
 func (t *testDef) arguments(args []string) error {
 	switch {
@@ -255,9 +263,9 @@ func (t *testDef) arguments(args []string) error {
 	case len(args) == 2 && isNumber(args[0]): // as in ping -c 5 HOST
 		return fmt.Errorf("%q in the place of the host: -n %s says how many", args[0], args[0])
 	case len(args) == 2 && isNumber(args[1]) && strings.Contains(args[0], ":"): // the host has a port
-		return fmt.Errorf("unexpected %q: -n %s says how many", args[1], args[1])
+		return fmt.Errorf("unexpected %q: -n %s says how many%s", args[1], args[1], t.streams(args[1]))
 	case len(args) == 2 && isNumber(args[1]): // as in ping HOST -c 5
-		return fmt.Errorf("unexpected %q: -n %s says how many, %s:%s which port", args[1], args[1], args[0], args[1])
+		return fmt.Errorf("unexpected %q: -n %s says how many%s, %s:%s which port", args[1], args[1], t.streams(args[1]), args[0], args[1])
 	case len(args) == 2 && slices.Contains(t.ops, args[0]) && !slices.Contains(t.ops, args[1]):
 		return fmt.Errorf("the host comes before the operation: uetperf %s %s %s", t.name, args[1], args[0])
 	case len(args) == 2 && args[1] == "atomic" && slices.Contains(t.ops, traffic.FAdd):

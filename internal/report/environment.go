@@ -20,11 +20,10 @@ func (r *Rec) Environment() page.Facts {
 		out = append(out, page.Fact{Name: name, Value: opt(ok, func() page.Cell { return page.T("%s", fmt.Sprintf(format, args...)) })})
 	}
 	add("started", r.has("started") && !r.Started.IsZero(), "%s", r.Started.Format(time.RFC3339))
-	commit := r.Tool.Commit
-	if len(commit) > 12 {
-		commit = commit[:12]
+	add("uetperf", r.Tool.Version != "", "%s", release(&r.Tool))
+	if t := r.PeerTool; t != nil && *t != r.Tool {
+		add("uetperf of the server", t.Version != "", "%s", release(t))
 	}
-	add("uetperf", r.Tool.Version != "", "%s", strings.Join(strings.Fields(r.Tool.Version+" "+commit+" "+r.Tool.Go), " "))
 	host := func(name string, h *record.Host, key string) {
 		if h == nil {
 			h = &record.Host{}
@@ -150,4 +149,9 @@ func join(sep string, parts ...string) string {
 // Command returns the command line that repeats the test.
 func (r *Rec) Command() (page.Pre, bool) {
 	return page.Pre{Name: "command", Text: page.Shell(r.Record.Command)}, len(r.Record.Command) > 0
+}
+
+// release names a build of uetperf.
+func release(t *record.Tool) string {
+	return strings.Join(strings.Fields(t.Version+" "+t.Commit[:min(len(t.Commit), 12)]+" "+t.Go), " ")
 }

@@ -472,6 +472,13 @@ func (o *Object) Close() bool {
 // Closed reports, under Mu, whether Close was called, or Init never was.
 func (o *Object) Closed() bool { return o.closed || o.list.Load() == nil }
 
+// HasClosed is Closed for a caller without Mu.
+func (o *Object) HasClosed() bool {
+	o.Mu.Lock()
+	defer o.Mu.Unlock()
+	return o.Closed()
+}
+
 // Newer stores n in told if it is above the number there, and reports whether it was. Of
 // concurrent calls, those with smaller numbers return false.
 func Newer(told *atomic.Uint64, n uint64) bool {

@@ -26,8 +26,10 @@ type Record struct {
 	Seed    uint64    `json:"seed"`
 	Host    Host      `json:"host"`
 	Peer    *Host     `json:"peer,omitempty"`
-	Config  Config    `json:"config"`
-	Path    *Path     `json:"path,omitempty"`
+	// PeerTool is the program that ran at the server.
+	PeerTool *Tool  `json:"peer_tool,omitempty"`
+	Config   Config `json:"config"`
+	Path     *Path  `json:"path,omitempty"`
 	// World is set for tests between ranks. They have no peer: the counters of a run are those of
 	// all ranks.
 	World   *World    `json:"world,omitempty"`

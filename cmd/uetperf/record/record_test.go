@@ -71,6 +71,9 @@ peer.kernel string
 peer.name string
 peer.os string
 peer.virtual string
+peer_tool.commit string
+peer_tool.go string
+peer_tool.version string
 runs[].bytes int64
 runs[].churn.close_ns.hdr string
 runs[].churn.close_ns.max int64

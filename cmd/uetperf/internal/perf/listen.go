@@ -81,6 +81,8 @@ func noListening(at netip.AddrPort, err error) error {
 		return fmt.Errorf("cannot listen on %v: %w: ports below 1024 are of root: take another one by --listen", at, fi.EACCES)
 	case errors.Is(err, fi.EACCES):
 		err = fi.EACCES
+	case errors.Is(err, fi.EADDRNOTAVAIL) && at.Addr().Is6():
+		return fmt.Errorf("cannot listen on %v: %w: no interface here has it, or the system still looks for others that have it: then start again in two seconds", at, fi.EADDRNOTAVAIL)
 	}
 	return fmt.Errorf("cannot listen on %v: %w", at, err)
 }

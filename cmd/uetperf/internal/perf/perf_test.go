@@ -815,6 +815,7 @@ func TestOtherPort(t *testing.T) {
 		{fmt.Errorf("uet: enable: bind: address already in use: %w", fi.EADDRINUSE), "cannot listen on 127.0.0.1:80: address already in use"},
 		{fmt.Errorf("uet: enable: bind: permission denied: %w", fi.EACCES), "cannot listen on 127.0.0.1:80: permission denied: ports below 1024 are of root: take another one by --listen"},
 		{errors.New("strange"), "cannot listen on 127.0.0.1:80: strange"},
+		{fi.EADDRNOTAVAIL, "cannot listen on 127.0.0.1:80: cannot assign requested address"},
 	} {
 		if got := noListening(at, c.err); got.Error() != c.want {
 			t.Errorf("%v, want %s", got, c.want)
