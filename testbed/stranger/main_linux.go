@@ -37,7 +37,7 @@ func main() {
 
 func run(ctx context.Context, list bool, only string, limit time.Duration) (bad int, err error) {
 	var lines []line
-	for _, page := range pages {
+	for _, page := range first {
 		data, err := os.ReadFile(page)
 		if err != nil {
 			return 0, fmt.Errorf("run it in the top folder of the repository: %w", err)
@@ -49,7 +49,7 @@ func run(ctx context.Context, list bool, only string, limit time.Duration) (bad 
 		return 0, err
 	}
 	for _, c := range all {
-		if !slices.Contains(pages, c.Page) {
+		if !slices.Contains(first, c.Page) {
 			lines = append(lines, line{c})
 		}
 	}
