@@ -315,4 +315,14 @@ func TestErrorsNameCauseAndMend(t *testing.T) {
 	says(zero.Send(ctx, 0, 1, nil), net.ErrClosed, "was never opened")
 	_, err = zero.Peer(ctx, "127.0.0.1:9")
 	says(err, net.ErrClosed, "was never opened")
+	sock, err := net.ListenPacket("udp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	sock.Close() // nobody has its port now
+	to, err := n.Peer(ctx, sock.LocalAddr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	says(n.Send(ctx, to, 1, []byte("hello")), fi.EHOSTUNREACH, "nobody is at "+sock.LocalAddr().String()+": start the program there")
 }
