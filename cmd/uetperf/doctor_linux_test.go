@@ -159,6 +159,8 @@ func newWire(t *testing.T, serve ...string) *wiredNet {
 			t.Skipf("%s: %v: %s", c, err, out)
 		}
 	}
+	// A host says few things a second by ICMP; tests ask for more. Without the tool they may wait.
+	_ = n.cmd("ip netns exec B sysctl -qw net.ipv4.icmp_ratelimit=0").Run()
 	s := n.cmd("ip netns exec B " + n.program() + " serve --until-eof " + strings.Join(serve, " "))
 	in, err := s.StdinPipe()
 	if err != nil {
