@@ -483,7 +483,7 @@ func (f *FEP) drain(now time.Duration, p *peer, ln *lane) laneState {
 		if last >= 0 && last == f.out.off && !f.lags(now, p, pdc, whole && f.out.n == 1) {
 			f.askAck()
 		}
-		if pdc.State() == pds.Quiesce && ln.begun == 0 && !pdc.Voids() && !f.ses.Reading(pdc.Slot) {
+		if pdc.State() == pds.Quiesce && ln.begun == 0 && !pdc.Voids() && f.todo.stopped[pdc] == nil && !f.ses.Reading(pdc.Slot) {
 			f.pds.Drained(now, pdc)
 			f.heed()
 			if ln.pdc != nil && pdc.CanResend() {

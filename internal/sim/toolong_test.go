@@ -493,3 +493,26 @@ func TestF7HoleOfReadDataAlone(t *testing.T) {
 	wantMTU(t, w, 1, 0, 8192)
 	settle(w)
 }
+
+// F7 while the PDC closes, because somebody asked for that: what was taken back of an ordered message, and waits
+// for the answer to the part that the target has early, goes before the end.
+func TestF7HoleWhileThePDCCloses(t *testing.T) {
+	const n = 2*8192 + 500 // the last packet passes the hole
+	for seed := range uint64(600) {
+		w := pair(t, 760+seed, lan, full)
+		s := tsend(1, 100)
+		s.Ordered = true
+		sendOne(t, w, s)
+		f := holed(1500)
+		f.Loss, f.Jitter = 0.2, 2*ms // answers overtake each other
+		w.SetFaults(f)
+		s = tsend(1, n)
+		s.Ordered = true
+		ops := append(post(w.Hosts[0], s, 1), post(w.Hosts[1], trecv(n), 1)...)
+		w.Run(time.Duration(seed%60) * 2 * ms)
+		w.Hosts[0].Quiesce()
+		w.RunOps(30*time.Second, ops...)
+		w.Want("ok", ops...)
+		settle(w)
+	}
+}
