@@ -11,6 +11,9 @@ import (
 
 // post posts message n, or an access.
 func (l *Leg) post(s *Slot, n int64) (bool, error) {
+	if l.plain {
+		return l.Conn.Send(s.Buf, n, s)
+	}
 	l.prepare(s, n)
 	return l.call(s, n)
 }

@@ -38,10 +38,12 @@ type Leg struct {
 	linger  bool // the test is complete; only the other side is waited for
 	rests   bool // nothing can happen before the wait is over
 	told    bool
-	test    Test    // made in the first turn
-	stream  *stream // test, if it is one whose messages are neither lost nor checked
-	again   []*Slot // receives that found no room
-	posts   int64   // receives posted
+	test    Test      // made in the first turn
+	stream  *stream   // test, if it is one whose messages are neither lost nor checked
+	ping    *pingpong // the same
+	plain   bool      // what is posted are messages whose contents nobody checks
+	again   []*Slot   // receives that found no room
+	posts   int64     // receives posted
 	check   *record.Check
 	begun   time.Duration
 	opened  time.Duration // when the leg found its gate open
@@ -123,6 +125,7 @@ func NewLeg(s *Spec, index int, server bool, g *Group) *Leg {
 			l.Senders[i].Store(-1)
 		}
 	}
+	l.plain = !s.OneSided() && !s.Check
 	if s.Check {
 		l.check = &record.Check{}
 		// A sender is at most a window ahead of the slowest message. The span is longer, also
@@ -222,8 +225,12 @@ func (l *Leg) Take(cs []Completion) error {
 	if !l.started || l.linger {
 		return nil
 	}
-	if l.stream != nil {
+	switch {
+	case l.stream != nil:
 		return l.stream.takeSimply(cs)
+	case l.ping != nil:
+		l.ping.takeSimply(cs)
+		return nil
 	}
 	for i := range cs {
 		if err := l.test.Take(&cs[i]); err != nil {
