@@ -71,34 +71,12 @@ func (t *stream) Post() (time.Duration, error) {
 		if s.Iters > 0 && !t.inject && !t.txm.on {
 			most = min(t.total, s.Warmup)
 		}
+		post := t.postEach
 		if t.simple {
-			if err := t.postSimply(most); err != nil {
-				return 0, err
-			}
+			post = t.postSimply
 		}
-		for n := 0; !t.simple && n < len(t.tx) && len(t.ready) > 0 && t.posted != most && !t.pace.holds(s, t.posted); n++ {
-			b := t.ready[len(t.ready)-1]
-			t.prepare(b, t.posted)
-			timed := t.hist != nil && t.txm.on
-			if timed {
-				t.begin(b)
-			}
-			ok, err := t.call(b, t.posted)
-			if err != nil {
-				return 0, postError(err)
-			}
-			if !ok {
-				if timed {
-					t.unbegun(b)
-				}
-				break
-			}
-			t.posted++
-			if t.inject {
-				t.done++
-			} else {
-				t.ready = t.ready[:len(t.ready)-1]
-			}
+		if err := post(most); err != nil {
+			return 0, err
 		}
 		if t.posted == t.total {
 			t.closed = true
@@ -113,6 +91,35 @@ func (t *stream) Post() (time.Duration, error) {
 		return 0, nil
 	}
 	return Idle, nil
+}
+
+// postEach posts messages or accesses one by one, while there is room, until most are posted.
+func (t *stream) postEach(most int64) error {
+	for n := 0; n < len(t.tx) && len(t.ready) > 0 && t.posted != most && !t.pace.holds(t.Spec, t.posted); n++ {
+		b := t.ready[len(t.ready)-1]
+		t.prepare(b, t.posted)
+		timed := t.hist != nil && t.txm.on
+		if timed {
+			t.begin(b)
+		}
+		ok, err := t.call(b, t.posted)
+		if err != nil {
+			return postError(err)
+		}
+		if !ok {
+			if timed {
+				t.unbegun(b)
+			}
+			return nil
+		}
+		t.posted++
+		if t.inject {
+			t.done++
+		} else {
+			t.ready = t.ready[:len(t.ready)-1]
+		}
+	}
+	return nil
 }
 
 // begin notes when an operation begins, if its time is to be taken.

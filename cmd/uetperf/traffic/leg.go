@@ -40,7 +40,7 @@ type Leg struct {
 	told    bool
 	test    Test      // made in the first turn
 	stream  *stream   // test, if it is one whose messages are neither lost nor checked
-	ping    *pingpong // the same
+	ping    *pingpong // test, if it is a pingpong of that kind
 	plain   bool      // what is posted are messages whose contents nobody checks
 	again   []*Slot   // receives that found no room
 	posts   int64     // receives posted

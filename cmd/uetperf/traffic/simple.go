@@ -1,6 +1,6 @@
 package traffic
 
-// postSimply is what Post does for many messages of a stream of which nothing is lost, checked or
+// postSimply is postEach for many messages of a stream of which nothing is lost, checked or
 // injected. A sender of 8-byte messages does little else than this for each.
 func (t *stream) postSimply(most int64) error {
 	n := min(len(t.tx), len(t.ready))

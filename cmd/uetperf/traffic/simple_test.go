@@ -67,3 +67,36 @@ func TestSimpleStream(t *testing.T) {
 		}
 	}
 }
+
+// Each round trip of a pingpong whose messages are not checked counts once, and its receive is posted
+// again.
+func TestSimplePingpong(t *testing.T) {
+	s := base(Lat, TSend, 64)
+	s.Iters, s.Warmup, s.Check = 20, 5, false
+	l, c := NewLeg(&s, 0, false, NewGroup(&s, false, nil)), &lossyConn{now: time.Second}
+	l.Conn = c
+	l.Gate.Store(true)
+	if err := l.Start(); err != nil {
+		t.Fatal(err)
+	}
+	posted := len(c.posted)
+	for n := 0; l.Res.Sent == 0; n = 2 {
+		if len(c.sent) > 25 {
+			t.Fatalf("%d messages are sent", len(c.sent))
+		}
+		turn(t, l, n)
+		if len(c.slots) == 0 {
+			continue
+		}
+		c.now += time.Microsecond
+		in := c.posted[0]
+		c.posted = c.posted[1:]
+		if err := l.Take([]Completion{{Slot: c.slots[0], Sent: true}, {Slot: in, Len: 64}}); err != nil {
+			t.Fatal(err)
+		}
+		c.slots = nil
+	}
+	if l.ping == nil || l.Res.Sent != 25 || l.Res.Received != 25 || l.hist.count() != 20 || len(c.posted) != posted {
+		t.Errorf("%d sent, %d received, %d times, %d receives, had %d", l.Res.Sent, l.Res.Received, l.hist.count(), len(c.posted), posted)
+	}
+}

@@ -18,9 +18,8 @@ const MaxLocal = 256
 const closeLimit = 5 * time.Second
 
 // Local makes a world of n ranks in this process, over the loopback interface if cfg names no
-// address, and calls f for
-// each in a goroutine of its own. It returns when all are done, with the error of rank 0 if it has
-// one.
+// address, and calls f for each in a goroutine of its own. It returns when all are done, with the
+// error of rank 0 if it has one.
 func Local(ctx context.Context, n int, cfg mp.Config, f func(ctx context.Context, w *mp.World) error) error {
 	m := &meeting{cards: make([][]byte, n), full: make(chan struct{})}
 	errs := make([]error, n)
