@@ -356,11 +356,17 @@ func (f *FEP) Owes() bool { return f.todo.acks.len() > 0 }
 // NextTimeout is the latest time to call Advance, 0 if there is no timer.
 func (f *FEP) NextTimeout() time.Duration {
 	t := sooner(f.pds.NextTimeout(), f.todo.ackAt)
+	if f.todo.earlyAt|f.talks.restAt|f.todo.searchAt|f.todo.keyless != 0 || f.idem.table != nil || f.ses.Waits() {
+		t = sooner(t, f.nextRare())
+	}
+	return t
+}
+
+// nextRare is the soonest of the timers that seldom run.
+func (f *FEP) nextRare() time.Duration {
+	t := sooner(f.todo.earlyAt, sooner(f.talks.restAt, f.todo.searchAt))
 	if f.idem.table != nil {
 		t = sooner(t, f.idem.table.NextTimeout())
-	}
-	if f.todo.earlyAt|f.talks.restAt|f.todo.searchAt != 0 {
-		t = sooner(t, sooner(f.todo.earlyAt, sooner(f.talks.restAt, f.todo.searchAt)))
 	}
 	if f.ses.Waits() {
 		t = sooner(t, f.ses.NextTimeout())

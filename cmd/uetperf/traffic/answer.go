@@ -18,6 +18,9 @@ func newAnswerer(l *Leg) *answerer {
 	if l.Spec.Warmup == 0 {
 		t.m.start(l.since(), 0)
 	}
+	if l.plain && t.echo && !l.Spec.Lossy() && l.Spec.Op != Inject {
+		l.echoes = t
+	}
 	return t
 }
 

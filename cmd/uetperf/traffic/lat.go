@@ -19,6 +19,8 @@ type pingpong struct {
 	out    *Slot         // the slot whose receive is to be posted again
 	missed int64         // round trips without an answer in time
 	lost   bool          // the last one has none
+	steady bool          // turnSimply may take the turns
+	until  time.Duration // when the test is to end by time
 	// filled says that the next message only waits for room, away that it is under way, back
 	// that it came back, drained that no other follows.
 	filled, away, back, drained bool
@@ -71,6 +73,7 @@ func (t *pingpong) Post() (time.Duration, error) {
 			// The warm-up takes at most as long as the test.
 			if t.n == s.Warmup || !t.m.on && s.Iters == 0 && t.begin >= s.Time {
 				t.m.start(t.begin, t.n-t.missed)
+				t.settle()
 			}
 			stop = s.Iters == 0 && t.m.on && t.begin-t.m.from >= s.Time
 		}
@@ -133,21 +136,6 @@ func (t *pingpong) Take(c *Completion) error {
 	t.out = c.Slot
 	t.verify(c)
 	return nil
-}
-
-// takeSimply is Take for a test whose messages are not checked, and of which none is lost.
-func (t *pingpong) takeSimply(cs []Completion) {
-	for i := range cs {
-		s := cs[i].Slot
-		if cs[i].Sent {
-			s.busy = false
-			t.done++
-			continue
-		}
-		t.back = true
-		t.got++
-		t.out = s
-	}
 }
 
 // Look ends a round trip. The earlier message in the slot of the next one must have

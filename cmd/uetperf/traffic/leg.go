@@ -41,6 +41,7 @@ type Leg struct {
 	test    Test      // made in the first turn
 	stream  *stream   // test, if it is one whose messages are neither lost nor checked
 	ping    *pingpong // test, if it is a pingpong of that kind
+	echoes  *answerer // test, if it sends back messages of that kind
 	plain   bool      // what is posted are messages whose contents nobody checks
 	again   []*Slot   // receives that found no room
 	posts   int64     // receives posted
@@ -229,8 +230,12 @@ func (l *Leg) Take(cs []Completion) error {
 	case l.stream != nil:
 		return l.stream.takeSimply(cs)
 	case l.ping != nil:
-		l.ping.takeSimply(cs)
+		for i := range cs {
+			l.Note(cs[i].Slot, cs[i].Sent)
+		}
 		return nil
+	case l.echoes != nil:
+		return l.echoes.takeSimply(cs)
 	}
 	for i := range cs {
 		if err := l.test.Take(&cs[i]); err != nil {
@@ -244,7 +249,15 @@ func (l *Leg) Take(cs []Completion) error {
 // posted. It returns how long to wait for the next turn, and whether the leg has ended. After
 // an error the leg has ended, too.
 func (l *Leg) Turn(n int) (wait time.Duration, over bool, err error) {
-	over, err = l.look(n)
+	if l.ping != nil {
+		var ok bool
+		if ok, err = l.ping.turnSimply(); ok && err == nil {
+			return Idle, false, nil
+		}
+	}
+	if err == nil {
+		over, err = l.look(n)
+	}
 	if err == nil && !over {
 		if l.linger {
 			return Idle, l.Over.Load(), nil

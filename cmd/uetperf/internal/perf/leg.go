@@ -43,6 +43,7 @@ type leg struct {
 	done   []traffic.Completion // those that are taken
 	// Copies from the Spec that every message needs.
 	tagged, numbered, inject, durable bool
+	tells                             bool   // completions tell the numbers of messages
 	ignore                            uint64 // bits of the tag that a receive ignores
 
 	memory []byte     // that the client accesses; nil if it does not
@@ -66,7 +67,7 @@ const (
 
 // newLeg opens the endpoint of a leg.
 func newLeg(s *traffic.Spec, index int, server bool, info *uet.Info, g *traffic.Group) (*leg, error) {
-	l := &leg{Leg: traffic.NewLeg(s, index, server, g), tagged: s.Tagged(), numbered: s.Numbered(), inject: s.Op == traffic.Inject, durable: s.Durable(), unmap: func() {}}
+	l := &leg{Leg: traffic.NewLeg(s, index, server, g), tagged: s.Tagged(), numbered: s.Numbered(), inject: s.Op == traffic.Inject, durable: s.Durable(), tells: s.Numbered() || s.Op == traffic.WriteData, unmap: func() {}}
 	l.ctx, l.cancel = context.WithCancel(context.Background())
 	tx, rx := s.Depth()
 	if s.Test == traffic.Incast && server {
@@ -91,6 +92,9 @@ func newLeg(s *traffic.Spec, index int, server bool, info *uet.Info, g *traffic.
 	}
 	l.p = poller{end: e, block: s.Progress == "auto", ents: make([]cq.Entry, 128)}
 	l.done = make([]traffic.Completion, len(l.p.ents))
+	for i := range l.done {
+		l.done[i].Seq = -1
+	}
 	if l.numbered {
 		l.ignore = tagSeq
 	}
@@ -153,6 +157,14 @@ func (l *leg) loop() error {
 		if n == 0 {
 			continue
 		}
+		if l.Plain() {
+			for i := range l.p.ents[:n] {
+				e := &l.p.ents[i]
+				s, _ := e.Context.(*traffic.Slot)
+				l.Note(s, e.Flags&fi.Send != 0)
+			}
+			continue
+		}
 		if err := l.Take(l.completed(l.p.ents[:n])); err != nil {
 			return err
 		}
@@ -165,15 +177,23 @@ func (l *leg) completed(entries []cq.Entry) []traffic.Completion {
 	for i := range entries {
 		e, c := &entries[i], &done[i]
 		c.Slot, _ = e.Context.(*traffic.Slot) // there is none of a write of the other end
-		c.Sent, c.Len, c.Seq = e.Flags&(fi.Send|fi.Write|fi.Read) != 0, e.Len, -1
-		switch {
-		case l.tagged:
-			c.Seq = int64(e.Tag & tagSeq)
-		case e.Flags&fi.RemoteCQData != 0:
-			c.Seq = int64(e.Data)
+		c.Sent, c.Len = e.Flags&(fi.Send|fi.Write|fi.Read) != 0, e.Len
+		if l.tells {
+			c.Seq = l.number(e)
 		}
 	}
 	return done
+}
+
+// number returns the number of the message that an entry tells of, -1 if it has none.
+func (l *leg) number(e *cq.Entry) int64 {
+	switch {
+	case l.tagged:
+		return int64(e.Tag & tagSeq)
+	case e.Flags&fi.RemoteCQData != 0:
+		return int64(e.Data)
+	}
+	return -1
 }
 
 // The following methods implement traffic.Conn.
