@@ -125,10 +125,9 @@ func (s *SES) part(r *wire.ReqStd, off uint32, data []byte) *Result {
 // differs reports whether a packet with n bytes contradicts the message (S-RSM-05). If all bytes
 // are counted but the edges differ, some bytes came twice and others are missing.
 func (s *SES) differs(m *inmsg, r *wire.ReqStd, off, n uint32) bool {
-	got := uint64(m.got) + uint64(n)
+	got, length := uint64(m.got)+uint64(n), uint64(m.length)
 	return m.ep != s.to.id || m.opcode != r.Opcode || m.length != r.ReqLen || m.init != r.Initiator || m.bufOff != r.BufOff ||
-		r.Flags&wire.SESSOM != 0 && m.som || got > uint64(m.length) ||
-		got == uint64(m.length) && m.edges+s.span(off, n) != s.span(0, m.length)
+		r.Flags&wire.SESSOM != 0 && m.som || got >= length && (got > length || m.edges+s.span(off, n) != s.span(0, m.length))
 }
 
 // begin executes the first packet that arrives of a message of several packets, whichever

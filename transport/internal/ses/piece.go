@@ -70,8 +70,11 @@ func (s *SES) Left(h Handle) (n int) {
 // AppendPiece hands out the piece that Peek returned: it appends the piece as Append does, and
 // the message waits for the answer to it.
 func (s *SES) AppendPiece(b []byte, p piece.Piece) []byte {
+	if p.Off != 0 || p.Kind != piece.Last {
+		return s.encode(b, p, true)
+	}
 	_, m := s.lookup(Handle(p.Msg))
-	if p.Off != 0 || p.Kind != piece.Last || m == nil || m.scattered || s.numResources != 0 {
+	if m == nil || m.scattered || s.numResources != 0 {
 		return s.encode(b, p, true)
 	}
 	// The only piece of a message. Without this case 1 % more instructions (docs/perf.md, Fast paths).

@@ -143,8 +143,7 @@ func (s *SES) Send(now time.Duration, op *Op) (Handle, error) {
 	m.flags, m.seq, m.peer, m.posted = op.Flags, seq, uint32(op.Peer), now
 	m.phase, m.block, m.kind, m.tries, m.next, m.open = phaseData, noBlock, op.Kind, 0, 0, 0
 	m.ordered, m.early, m.silent, m.odd, m.scattered = op.Ordered, op.Level == LevelInject && !op.Silent, op.Silent, op.Silent, false
-	// Assigned field by field, because the compiler builds a literal on the stack.
-	m.copied, m.told, m.noResponse, m.response, m.unexecuted, m.deferred, m.cause, m.rc, m.nack = false, false, false, false, false, false, OK, 0, 0
+	m.outcome = outcome{}
 	job, opcode, match, data, flags := op.JobID&0xffffff, wire.OpSend, uint64(0), uint64(0), wire.SESREL
 	if op.JobID == 0 {
 		job = e.JobID
