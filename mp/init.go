@@ -122,6 +122,7 @@ func (w *World) join(ctx context.Context) error {
 		w.cfg.Debug = os.Stderr
 	}
 	w.place()
+	w.share()
 	w.peers = make([]peer, w.size)
 	w.comms = map[uint32]*Comm{}
 	w.ids.init()
@@ -138,6 +139,15 @@ func (w *World) join(ctx context.Context) error {
 	}
 	k := card{release: release, job: w.job, host: hostname(), addr: name.String(), sealed: "no", crc: w.crc()}
 	return w.ex.Put(ctx, k.bytes())
+}
+
+// share makes a rank run on one processor at a time where ranks outnumber processors, as there is less
+// than one for each: a second thread of a rank takes the processor from the other ranks, and holds locks
+// while it waits for it (decision 42). What the program or its environment has set stays.
+func (w *World) share() {
+	if w.spin == patience && w.cfg.Env("GOMAXPROCS") == "" && runtime.GOMAXPROCS(0) == runtime.NumCPU() {
+		runtime.GOMAXPROCS(1)
+	}
 }
 
 // patience is how long ranks that outnumber the processors of their host poll before they sleep,

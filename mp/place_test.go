@@ -76,3 +76,34 @@ func TestProcessors(t *testing.T) {
 		}
 	}
 }
+
+func TestShare(t *testing.T) {
+	// A rank uses one processor where ranks outnumber them, unless somebody has chosen.
+	before := runtime.GOMAXPROCS(0)
+	defer runtime.GOMAXPROCS(before)
+	mine := runtime.NumCPU()
+	for _, c := range []struct {
+		name     string
+		spin     time.Duration
+		env      string
+		set, get int
+	}{
+		{"ranks outnumber processors", patience, "", mine, 1},
+		{"they do not", 0, "", mine, mine},
+		{"ranks are goroutines", -1, "", mine, mine},
+		{"GOMAXPROCS is set", patience, "7", mine, mine},
+		{"the program has chosen", patience, "", mine + 1, mine + 1},
+	} {
+		runtime.GOMAXPROCS(c.set)
+		w := &World{spin: c.spin, cfg: Config{Env: func(k string) string {
+			if k == "GOMAXPROCS" {
+				return c.env
+			}
+			return ""
+		}}}
+		w.share()
+		if got := runtime.GOMAXPROCS(0); got != c.get {
+			t.Errorf("%s: %d, want %d", c.name, got, c.get)
+		}
+	}
+}

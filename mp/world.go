@@ -124,6 +124,9 @@ func (w *World) open(port uint16) (err error) {
 		Rx:   uet.RxAttr{MsgOrder: fi.OrderSAS, Size: maxRecvs},
 	}
 	hints.Config = w.cfg.Endpoint
+	if w.spin == patience {
+		hints.Config.Tuning.Crowd = true
+	}
 	infos, err := uet.GetInfo(w.cfg.Address, "", fi.Source, hints)
 	if err != nil {
 		return &ErrTransport{"address " + w.cfg.Address, err}

@@ -398,6 +398,7 @@ func (ep *Endpoint) enable() error {
 	ep.drv = driver.New(driver.Config{
 		Core: core, Mover: mover, Conn: &socket{Conn: ep.conn}, Owner: (*owner)(ep),
 		Auto: ep.info.Domain.DataProgress != fi.ProgressManual, KeepSlice: ep.info.Config.Tuning.KeepSlice,
+		Crowd: ep.info.Config.Tuning.Crowd,
 	})
 	if err := ep.secure(); err != nil {
 		_ = ep.drv.Close()

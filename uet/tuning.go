@@ -83,6 +83,11 @@ type Tuning struct {
 	// it waits for less long then, at the same share of the processor (since Linux 6.12). Set it
 	// where a thread computes as well, beside others, and should not be interrupted so often.
 	KeepSlice bool
+	// Crowd says that threads which poll as this endpoint's do share the processor, as those of ranks
+	// that outnumber the processors. A yield to them may take as long as one to a thread that never
+	// yields. By default a reader sleeps for 0.3 s after one such yield, instead of polling; with
+	// Crowd after eight in a row.
+	Crowd bool
 
 	// AcceptClearStart accepts NACK 0x17 in clear while a secured PDC is being opened, at
 	// most eight times. Default false. Set it for peers that send it so, as the reference

@@ -23,6 +23,8 @@ type Config struct {
 	Auto bool
 	// KeepSlice leaves the scheduler's slice of the caller's threads as it is (shortenSlice).
 	KeepSlice bool
+	// Crowd says that several long yields in a row tell of a thread that does not yield, not one.
+	Crowd bool
 	// Clock returns monotonic time since any moment, never 0. nil means time since New.
 	Clock func() time.Duration
 }
@@ -98,6 +100,9 @@ func New(cfg Config) *Driver {
 		keepSlice: cfg.KeepSlice,
 		clock:     newClock(cfg.Clock),
 		sleeper:   sleeper{wake: make(chan struct{}, 1), done: make(chan struct{})},
+	}
+	if cfg.Crowd {
+		d.cpu.longOnes = crowdLong - 1
 	}
 	d.turns.last = d.clock.tick()
 	d.turns.heard = -restAfter // a new Driver rests

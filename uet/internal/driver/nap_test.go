@@ -183,3 +183,37 @@ func TestCrowded(t *testing.T) {
 		t.Error("crowded for ever")
 	}
 }
+
+func TestCrowd(t *testing.T) {
+	// In a crowd of threads that yield, yields that take as long as a slice now and then are behind
+	// threads that have much to do.
+	took, now := time.Duration(0), time.Duration(1)
+	core, conn := newCore(t), newConn()
+	d := New(Config{Core: core, Mover: conn, Conn: conn, Owner: newOwner(core), Crowd: true, Clock: func() time.Duration {
+		now += took
+		return now
+	}})
+	defer d.Close()
+	for range 3 * crowdLong {
+		for range crowdLong - 1 {
+			d.cpu.learn(now, takenMin)
+		}
+		d.cpu.learn(now, aloneMax)
+	}
+	if d.Crowded() {
+		t.Error("crowded though some yields are short")
+	}
+	took = takenMin
+	for range 2 * crowdLong { // the first is measured, and then each
+		d.Yield()
+	}
+	if took = 0; !d.Crowded() || d.Shared() {
+		t.Error("not crowded after yields that took a slice each")
+	}
+	now += takenFor
+	took = takenMin
+	d.Yield()
+	if took = 0; !d.Crowded() {
+		t.Error("not crowded after one more yield that took a slice")
+	}
+}

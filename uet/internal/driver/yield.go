@@ -20,9 +20,11 @@ const (
 	aloneAfter = 4
 	// A sched_yield that takes takenMin was made behind a thread that does not yield. It had the
 	// processor for a slice, 0.7 to 4 ms. No Yield is made for takenFor after that. Arbitrary:
-	// one slice in a hundred.
-	takenMin = 500 * time.Microsecond
-	takenFor = 300 * time.Millisecond
+	// one slice in a hundred. In a crowd of threads that all yield, and have much to do now and then,
+	// as ranks that exchange a MiB have, only crowdLong in a row tell.
+	takenMin  = 500 * time.Microsecond
+	takenFor  = 300 * time.Millisecond
+	crowdLong = 8
 )
 
 // A processor is what Yields found out about the processor that the application runs on.
@@ -30,7 +32,10 @@ type processor struct {
 	yields atomic.Uint32
 	shared atomic.Bool   // another thread wants it
 	alone  atomic.Uint32 // measured Yields in a row that found no other thread since shared was set
-	taken  atomic.Int64  // until when it counts as taken by a thread that does not yield (a time.Duration)
+
+	longOnes uint32        // how many Yields that took takenMin tell nothing
+	long     atomic.Uint32 // how many there were in a row
+	taken    atomic.Int64  // until when it counts as taken by a thread that does not yield (a time.Duration)
 }
 
 // Yield lets others run between two empty polls. Other threads may run each time if some
@@ -49,7 +54,7 @@ func (d *Driver) Yield() {
 	}
 	shared := p.shared.Load()
 	switch {
-	case n == 1, n%sharedEvery == 0, !shared && n%freeEvery == 0:
+	case n == 1, n%sharedEvery == 0, p.long.Load() != 0, !shared && n%freeEvery == 0:
 		t := d.clock.time()
 		schedYield()
 		now := d.clock.time()
@@ -83,7 +88,12 @@ func (p *processor) learn(now, took time.Duration) (vain bool) {
 	shared := p.shared.Load()
 	switch {
 	case took >= takenMin:
-		p.taken.Store(int64(now + takenFor))
+		if p.long.Load() >= p.longOnes { // also when it is over: one more tells that it is so still
+			p.taken.Store(int64(now + takenFor))
+		} else {
+			p.long.Add(1)
+		}
+		return false
 	case took >= aloneMax:
 		if !shared {
 			p.shared.Store(true)
@@ -93,6 +103,9 @@ func (p *processor) learn(now, took time.Duration) (vain bool) {
 		}
 	case shared && p.alone.Add(1) >= aloneAfter:
 		p.shared.Store(false)
+	}
+	if p.long.Load() != 0 {
+		p.long.Store(0)
 	}
 	return shared && took < aloneMax
 }
