@@ -125,6 +125,15 @@ type Config struct {
 	// never.
 	RNRTimeout time.Duration
 
+	// Congestion says by what packets may leave: NSCC (the default), RCCC, or both. With RCCC
+	// this FEP also grants credit to those that ask for it. With a peer that knows no RCCC, NSCC
+	// alone decides.
+	Congestion Congestion
+	// LineRate is how many bytes a second can arrive here; 0 means not known. Credit is granted at
+	// that rate. If it is not known, what was granted and did not arrive is limited by RecvWindow, or
+	// by Window if that is not known either.
+	LineRate int64
+
 	// NewCCC makes the congestion control context for a peer or a ROD PDC; nil means the
 	// one of package cms. window is Window.
 	NewCCC func(window int) CCC
@@ -235,6 +244,10 @@ func (c *Config) check() error {
 		return bad("Classes: "+c.Classes.check(), c.Classes)
 	case c.Trimming && c.NoCRC && c.TSS == nil:
 		return bad("Trimming needs the CRC, which tells a whole packet from one that was cut; NoCRC", c.NoCRC)
+	case c.Congestion > NSCCAndRCCC:
+		return bad("Congestion must be NSCC, RCCC or both", c.Congestion)
+	case c.LineRate < 0:
+		return bad("LineRate is negative", c.LineRate)
 	case c.BaseRTT < 0:
 		return bad("BaseRTT is negative", c.BaseRTT)
 	case c.RTOInit > c.RTOMax:

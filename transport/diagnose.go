@@ -43,12 +43,14 @@ const (
 	WaitCQ         // room in the completion queue for the message's entry
 	WaitConnection // a connection
 	WaitLost       // a message of a source that was given up, and was not heard since
+
+	WaitCredit // a send: credit of the target (RCCC)
 	NumWaitFor
 )
 
 var waitNames = [NumWaitFor]string{
 	"nothing", "ack", "open", "close", "pdc", "room", "not_ready", "short", "congestion", "peer_window", "own_window", "key", "behind",
-	"fence", "order", "answer", "message", "match", "rest", "earlier", "cq", "connection", "lost",
+	"fence", "order", "answer", "message", "match", "rest", "earlier", "cq", "connection", "lost", "credit",
 }
 
 // String is what is waited for in a word. It is the same in every release.
@@ -338,6 +340,8 @@ func (d *diagnosis) why(v *ses.SendView, w *Waiting) {
 		w.Cause, w.Window, w.InFlight = WaitPeerWindow, t.Range, t.Ahead
 	case t.OwnWindow:
 		w.Cause, w.Window, w.InFlight = WaitOwnWindow, f.cfg.MPRange, t.Ahead
+	case p.CCC() != nil && f.credit != nil && creditOf(p) != nil && !creditOf(p).HasCredit():
+		w.Cause, w.InFlight = WaitCredit, p.CCC().InFlight()
 	case p.CCC() != nil && !p.CCC().CanSend(d.packet(v)):
 		w.Cause, w.Window, w.InFlight = WaitCongestion, p.CCC().Window(), p.CCC().InFlight()
 	}
@@ -346,7 +350,7 @@ func (d *diagnosis) why(v *ses.SendView, w *Waiting) {
 // packet is the nominal size of the next packet of a message.
 func (d *diagnosis) packet(v *ses.SendView) int {
 	p, _ := d.f.ses.Peek(v.Handle, int(d.f.peers[v.Peer].mtu))
-	return int(p.Len) + wire.ReqLen + wire.ReqStdLen + d.f.form.wrap + d.f.form.overhead
+	return int(p.Len) + d.f.form.reqLen + d.f.form.overhead
 }
 
 // behind names the message that goes before this one in the lane.
@@ -526,6 +530,8 @@ func (w *Waiting) Why() string {
 		return fmt.Sprintf("the peer is not ready: it answers %v%s%s", w.Nack, lasts(w.For), w.next())
 	case WaitCongestion:
 		return fmt.Sprintf("the window is closed by congestion control: %d of %d bytes are in flight", w.InFlight, w.Window)
+	case WaitCredit:
+		return fmt.Sprintf("the window is closed by no credit: the target has granted none that is left, %d bytes are in flight", w.InFlight)
 	case WaitPeerWindow:
 		return fmt.Sprintf("the window is closed by the peer (MP_RANGE): it takes %d packets, %d are not acknowledged", w.Window, w.InFlight)
 	case WaitOwnWindow:

@@ -23,7 +23,6 @@ import (
 	"github.com/uetkit/uetkit/transport/internal/cms"
 	"github.com/uetkit/uetkit/transport/internal/pds"
 	"github.com/uetkit/uetkit/transport/internal/ses"
-	"github.com/uetkit/uetkit/transport/wire"
 )
 
 // A FEP is the protocol state of one address: its PDCs, its peers and the endpoints that
@@ -58,6 +57,7 @@ type FEP struct {
 	other     bool                // grams or idem may have something to send
 	grams     fifo[ses.Handle]    // datagrams to send
 	idem      idempotents
+	credit    *crediting       // nil without RCCC
 	local     []netip.AddrPort // by path
 	rng       *rand.Rand
 	cfg       Config
@@ -92,8 +92,11 @@ func New(cfg Config, rng *rand.Rand) (*FEP, error) {
 	f.ses = ses.New(cfg.Messages)
 	f.pds = pds.New(pds.Config{
 		Limits: cfg.Packets, MPRange: cfg.offered(), TxWindow: cfg.MPRange, EarlyBytes: 4 << 20, Paths: len(cfg.Paths),
-		Nominal: f.form.overhead + f.form.wrap, RNRTimeout: cfg.RNRTimeout, Born: cfg.Born, Secure: cfg.secure(),
+		Nominal: f.form.overhead + f.form.wrap, RNRTimeout: cfg.RNRTimeout, Born: cfg.Born, Secure: cfg.secure(), Credit: cfg.Congestion != NSCC,
 	}, rng, (*owner)(f))
+	if cfg.Congestion != NSCC {
+		f.startCredit()
+	}
 	return f, nil
 }
 
@@ -278,6 +281,9 @@ func (f *FEP) Advance(now time.Duration) {
 	}
 	f.pds.Advance(now)
 	f.heed()
+	if f.credit != nil {
+		f.advanceCredit(now)
+	}
 	if f.idem.table != nil {
 		f.advanceIdem(now)
 	}
@@ -334,6 +340,9 @@ func (f *FEP) Flush(now time.Duration) {
 	if f.talks.turns.len() > 0 {
 		f.passTurns()
 	}
+	if f.credit != nil {
+		f.grant(now)
+	}
 	f.dueAcks()
 }
 
@@ -356,7 +365,7 @@ func (f *FEP) Owes() bool { return f.todo.acks.len() > 0 }
 // NextTimeout is the latest time to call Advance, 0 if there is no timer.
 func (f *FEP) NextTimeout() time.Duration {
 	t := sooner(f.pds.NextTimeout(), f.todo.ackAt)
-	if f.todo.earlyAt|f.talks.restAt|f.todo.searchAt|f.todo.keyless != 0 || f.idem.table != nil || f.ses.Waits() {
+	if f.todo.earlyAt|f.talks.restAt|f.todo.searchAt|f.todo.keyless != 0 || f.idem.table != nil || f.credit != nil || f.ses.Waits() {
 		t = sooner(t, f.nextRare())
 	}
 	return t
@@ -367,6 +376,9 @@ func (f *FEP) nextRare() time.Duration {
 	t := sooner(f.todo.earlyAt, sooner(f.talks.restAt, f.todo.searchAt))
 	if f.idem.table != nil {
 		t = sooner(t, f.idem.table.NextTimeout())
+	}
+	if f.credit != nil {
+		t = sooner(t, f.credit.timeout())
 	}
 	if f.ses.Waits() {
 		t = sooner(t, f.ses.NextTimeout())
@@ -472,13 +484,17 @@ func (f *FEP) Events() int { return f.ses.Events() }
 // them.
 func (f *FEP) NextEvent() *Event { return f.ses.Event() }
 
-// newCCC makes the congestion control context of one peer or ROD PDC.
-func (f *FEP) newCCC() pds.CCC {
+// newCCC makes the congestion control context of one peer, or of a ROD PDC to it.
+func (f *FEP) newCCC(p *peer) pds.CCC {
 	if f.cfg.NewCCC != nil {
 		return f.cfg.NewCCC(f.cfg.Window)
 	}
-	return cms.New(cms.Config{
-		MTU: f.cfg.PayloadMTU + wire.ReqLen + wire.ReqStdLen + f.form.wrap + f.form.overhead, Window: f.cfg.Window, BaseRTT: f.cfg.BaseRTT, RTOInit: f.cfg.RTOInit, RTOMax: f.cfg.RTOMax,
+	cfg := cms.Config{
+		MTU: f.packetMost(), Window: f.cfg.Window, BaseRTT: f.cfg.BaseRTT, RTOInit: f.cfg.RTOInit, RTOMax: f.cfg.RTOMax,
 		AckTrigger: f.cfg.AckTrigger, Trims: f.cfg.Trimming && f.sec == nil,
-	})
+	}
+	if f.credit != nil {
+		return f.newCredit(p, cfg)
+	}
+	return cms.New(cfg)
 }

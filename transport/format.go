@@ -43,6 +43,9 @@ func (m *format) init(cfg *Config) {
 	m.overhead = 8 + 40 // UDP header, and what UE 3.6.12 adds to the transport size
 	m.ackLen = wire.AckCCLen + wire.RspLen + m.wrap
 	m.reqLen = wire.ReqLen + wire.ReqStdLen + m.wrap
+	if cfg.Congestion != NSCC {
+		m.reqLen += wire.ReqCCLen - wire.ReqLen
+	}
 	for i := range m.tos {
 		m.tos[i] = cfg.DSCP<<2 | dgram.ECT0
 	}

@@ -69,6 +69,12 @@ func (f *FEP) heedAll() {
 			f.shrink(PeerID(p.Peer))
 		case pds.NewsBlocks:
 			f.unblock(p, handle(n.Piece))
+		case pds.NewsCredit:
+			f.credited(p, n.Msg)
+		case pds.NewsCreditAsked:
+			f.creditAsked(p, n.Msg)
+		case pds.NewsCreditRefused:
+			f.noCredit(p)
 		case pds.NewsCarried:
 			f.carried(PeerID(p.Peer), n.Probe)
 		case pds.NewsGuessed:
@@ -151,6 +157,9 @@ func (f *FEP) gone(p *pds.PDC, why pds.Reason) {
 	pr.pdcs--
 	if p.Initiator() {
 		pr.opened--
+	}
+	if f.credit != nil {
+		f.creditGone(p, pr.pdcs == 0)
 	}
 	pr.met = pr.met || p.Met()
 	if pr.short == p {

@@ -58,7 +58,7 @@ func (f *FEP) aside(d *dgram.Datagram, b []byte) bool {
 		return false
 	}
 	switch wire.Type(b[0] >> 3) {
-	case wire.TypeRUDReq, wire.TypeRODReq, wire.TypeRUDCCReq, wire.TypeRODCCReq:
+	case wire.TypeRUDReq, wire.TypeRODReq, wire.TypeRUDCCReq, wire.TypeRODCCReq, wire.TypeCP:
 		return wire.VerifyCRC(b, wire.PrefixOf(&d.Remote, &f.local[0]).CRC(len(b)))
 	}
 	return false

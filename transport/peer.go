@@ -53,6 +53,8 @@ type peer struct {
 	lingers bool // listed in book.lingering
 	proven  bool // it has shown that it receives what is sent to it
 
+	noCredit bool // it refused RCCC
+
 	search *search // of the size that the path carries; nil if nothing was ever too long
 }
 
@@ -205,7 +207,7 @@ func (f *FEP) lane(now time.Duration, id PeerID, p *peer, n int, ordered bool) *
 		// still carries.
 		if p.rod == nil {
 			// UE 3.6: each ROD PDC has its own CCC.
-			p.rod = f.open(now, id, wire.ROD, f.newCCC())
+			p.rod = f.open(now, id, wire.ROD, f.newCCC(p))
 		}
 		if p.rod == nil {
 			return nil
@@ -218,7 +220,7 @@ func (f *FEP) lane(now time.Duration, id PeerID, p *peer, n int, ordered bool) *
 	}
 	if *at == nil || !(*at).Usable() {
 		if p.ccc == nil {
-			p.ccc = f.newCCC()
+			p.ccc = f.newCCC(p)
 		}
 		*at = f.open(now, id, wire.RUD, p.ccc)
 	}
@@ -244,7 +246,7 @@ func (f *FEP) pullLane(now time.Duration, id PeerID, p *peer, n int) *lane {
 	pdc := f.pulls[id]
 	if pdc == nil || !pdc.Usable() {
 		if p.ccc == nil {
-			p.ccc = f.newCCC()
+			p.ccc = f.newCCC(p)
 		}
 		if pdc = f.open(now, id, wire.RUD, p.ccc); pdc == nil {
 			return f.lane(now, id, p, n, false)

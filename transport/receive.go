@@ -432,6 +432,9 @@ func (f *FEP) request(d *dgram.Datagram, b []byte) {
 			return
 		}
 	}
+	if f.credit != nil && h.Len() == wire.ReqCCLen {
+		f.demanded(p, h.CCCID, h.CreditTarget, m.Size)
+	}
 	if v == pds.Drop {
 		return
 	}

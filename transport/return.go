@@ -45,9 +45,9 @@ func (f *FEP) queueReturn(pdc *pds.PDC) {
 		ccc := p.ccc
 		switch {
 		case pdc.Mode() == wire.ROD:
-			ccc = f.newCCC() // UE 3.6: each ROD PDC has its own
+			ccc = f.newCCC(p) // UE 3.6: each ROD PDC has its own
 		case ccc == nil:
-			ccc = f.newCCC()
+			ccc = f.newCCC(p)
 			p.ccc = ccc
 		}
 		pdc.SetCCC(f.now, ccc)
@@ -86,7 +86,7 @@ func (f *FEP) drainReturns(now time.Duration, p *peer, pdc *pds.PDC, path, last 
 		if !ok {
 			return last, laneDry
 		}
-		n := int(pc.Len) + wire.ReqLen + wire.RspDataLen + f.form.wrap
+		n := int(pc.Len) + f.form.reqLen + wire.RspDataLen - wire.ReqStdLen
 		if pc.Kind&piece.Small != 0 {
 			n += wire.RspDataSmallLen - wire.RspDataLen
 		}

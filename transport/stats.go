@@ -77,12 +77,16 @@ type Stats struct {
 	Drops      [NumDropReasons]uint64
 	PacketCounters
 	MessageCounters
+	CreditCounters
 }
 
 // Stats returns a copy of the counters.
 func (f *FEP) Stats() Stats {
 	s, p := f.stats, &f.pds.Stats
 	s.PacketCounters, s.MessageCounters = p.Counters, f.ses.Stats
+	if f.credit != nil {
+		s.CreditCounters = f.credit.counters()
+	}
 	for _, d := range [...]struct {
 		why DropReason
 		n   uint64

@@ -317,6 +317,12 @@ func (f *FEP) fillAlone(now time.Duration, id PeerID, p *peer) bool {
 	if ln.q.len() != 1 || PeerID(pdc.Peer) != id || !pdc.Usable() || pdc.Lost() || pdc.Stopped() {
 		return false
 	}
+	if f.credit != nil {
+		f.wants(now, p, pdc)
+		if pdc.Announce(now); pdc.Lost() {
+			return false
+		}
+	}
 	h := ln.q.front()
 	pc, _ := f.ses.Peek(h, int(p.mtu))
 	n := int(pc.Len) + f.form.reqLen
@@ -338,6 +344,9 @@ func (f *FEP) fillAlone(now time.Duration, id PeerID, p *peer) bool {
 	ln.q.clear()
 	ln.begun, ln.bytes = 0, 0
 	f.todo.queued--
+	if f.credit != nil {
+		f.wants(now, p, pdc)
+	}
 	if !pdc.Usable() {
 		return false // this was the last packet of the PDC
 	}
@@ -357,14 +366,25 @@ func (f *FEP) fillData(now time.Duration, id PeerID, p *peer) bool {
 			continue
 		}
 		sent := f.stats.TxData
+		pdc := ln.pdc
+		if f.credit != nil {
+			f.wants(now, p, pdc)
+			pdc.Announce(now)
+		}
 		switch f.drain(now, p, ln) {
 		case laneDry:
 			ln.data = false
+			if f.credit != nil {
+				f.wants(now, p, pdc)
+			}
 		case laneMore:
 			more = true
 			p.data.push(slot)
 		case laneBlocked:
 			blocked = true
+			if f.credit != nil {
+				f.lacksCredit(now, pdc)
+			}
 			// The RUD lanes of a peer share a window. When it opens again, the lanes that
 			// could not send this time come first.
 			if f.stats.TxData != sent {

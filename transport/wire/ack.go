@@ -293,6 +293,12 @@ func NewNSCC(service uint16, rcvd uint32, ooo uint16) NSCC {
 	return NSCC(service)<<48 | NSCC(rcvd&0xffffff)<<16 | NSCC(ooo)
 }
 
+// The values of cc_type.
+const (
+	CCNSCC   = 0 // ack_cc_state is an NSCCState
+	CCCredit = 1 // ack_cc_state is a CreditState
+)
+
 // A CreditState is the ack_cc_state of cc_type 1.
 type CreditState struct {
 	Credit uint32 // 256-byte units, 24 bit, cumulative

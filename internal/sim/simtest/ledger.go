@@ -259,7 +259,7 @@ func (l *ledger) sent(now time.Duration, r *record, p *sim.Packet) {
 		l.standard(r, to, p)
 	}
 	at := p.Dst
-	if to != nil && r.class == classData && r.syn {
+	if to != nil && (r.class == classData || r.class == classCP) && r.syn {
 		at = to.Addr() // decision 47: a packet that opens a PDC names the main port, wherever it goes
 	}
 	if !w.spec.NoCRC && l.eye == nil && !crcOK(p.Src, at, p.Data) {

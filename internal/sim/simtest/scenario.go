@@ -55,7 +55,7 @@ func (s *Step) String() string {
 var kinds = []string{
 	"crash", "close", "pause", "busy", "cancel", "icmp", "converse", "aside", "rounds", "think",
 	"blackout", "hole", "loss", "burst", "drop", "path", "reorder", "reverse", "duplicate", "corrupt", "truncate", "pad", "spike", "jitter", "ce", "rate", "trim",
-	"config", "psn", "samerandom", "driver", "gro", "wake", "buffer", "paths", "mtu", "ipv6", "nocrc", "secure", "rekey", "standard",
+	"config", "psn", "samerandom", "driver", "gro", "wake", "buffer", "paths", "mtu", "ipv6", "nocrc", "secure", "rekey", "standard", "credit",
 	"read", "add", "write", "defer", "inject", "iov", "ordered", "silent", "data", "level", "wrongri", "small", "big", "shut", "unregister", "endpoints", "abandon",
 }
 
@@ -113,6 +113,7 @@ func Generate(seed uint64) *Scenario {
 	g.deferrables()
 	g.idempotents()
 	g.busy()
+	g.credit()
 	slices.SortStableFunc(sc.Steps, func(a, b Step) int { return int(a.At - b.At) })
 	return sc
 }
@@ -129,6 +130,22 @@ func (g *generator) encapsulate() {
 	}
 	for i := range g.sc.Spec.Hosts {
 		g.sc.Spec.Hosts[i].Config.Echo = func(ev uint16) bool { return ev%2 == 0 }
+	}
+}
+
+// credit gives a fifth of the scenarios hosts with RCCC, beside others that do not know it.
+func (g *generator) credit() {
+	if !g.chance(0.2) {
+		return
+	}
+	for i := range g.sc.Spec.Hosts {
+		c := &g.sc.Spec.Hosts[i].Config
+		if c.Congestion = []transport.Congestion{transport.NSCC, transport.RCCC, transport.RCCC, transport.NSCCAndRCCC}[g.rng.IntN(4)]; g.chance(0.5) {
+			c.LineRate = 100_000 << g.rng.IntN(14)
+		}
+		if g.chance(0.5) {
+			c.RecvWindow = 64<<10 + g.rng.IntN(1<<20)
+		}
 	}
 }
 
@@ -707,6 +724,10 @@ func (sc *Scenario) Without(kind string) {
 	case "secure":
 		steps("newkey", "usekey")
 		sc.Spec.Secure = transport.SecureNone
+	case "credit":
+		for i := range sc.Spec.Hosts {
+			sc.Spec.Hosts[i].Config.Congestion = transport.NSCC
+		}
 	case "standard":
 		sc.Spec.Encapsulation = wire.Symmetric
 	case "nocrc":

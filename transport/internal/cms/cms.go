@@ -4,7 +4,7 @@
 //
 // A Window is NSCC, the sender side algorithm of UE 3.6.13, with the changes that a
 // software stack needs, with and without switches that trim; the comment of Window lists
-// them. RCCC, receiver credit, is not implemented.
+// them. A Credit is RCCC, receiver credit, at the source, and Grants is RCCC at the destination.
 //
 // All sizes are nominal bytes: UDP length + 40 (UE 3.6.12). All times are monotonic, since
 // a moment that the caller chooses. Nothing here reads a clock, starts a goroutine, takes a

@@ -359,6 +359,9 @@ func (t *Table) ReceiveAckOf(in *Arrival, p *PDC, a *wire.Ack, rsp *wire.Rsp) *P
 	}
 	if a.Type != wire.TypeAck {
 		tx.offered(a.CACK, a.MPR)
+		if a.CCType == wire.CCCredit && p.credited() {
+			p.t.news.put(News{Kind: NewsCredit, PDC: p, Msg: wire.ParseCredit(a.CCState).Credit})
+		}
 	}
 	if a.SACK != 0 {
 		newly += p.sack(in.Now, a, before, seen, &newest)

@@ -43,6 +43,7 @@ const (
 	CauseTooLong         // the path does not carry it: a void packet goes in its place
 	CauseProbeSize       // PROBE: padded, to find the size that the path carries
 	CauseProbeOpen       // NO_OP: to test with a small packet whether the target is there
+	CauseOpen            // NOOP: opens the PDC before the source has credit
 	causeNack      Cause = 0x80
 )
 
@@ -84,6 +85,7 @@ var causeNames = [...]string{
 	CauseTooLong:   "takes the place of a packet that is too long for the path",
 	CauseProbeSize: "asks whether the path carries this size",
 	CauseProbeOpen: "asks with a small packet whether the target is there",
+	CauseOpen:      "opens the PDC before there is credit",
 }
 
 func (c Cause) String() string {

@@ -249,6 +249,10 @@ func (t *Table) receiveCP(in *Arrival, c *wire.CP) {
 	}
 	switch c.Ctl {
 	case wire.CtlCredit, wire.CtlCreditReq:
+		if t.cfg.Credit {
+			p.creditCP(in.Now, c)
+			return
+		}
 		t.sendNack(in.Now, in.From, in.Path, wire.Nack{Type: wire.TypeNack, Code: wire.NackUnexpEvent, PSN: c.PSN, SPDCID: p.id, DPDCID: p.remoteID})
 		return
 	case wire.CtlClearReq:

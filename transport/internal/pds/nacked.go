@@ -41,6 +41,9 @@ func (t *Table) ReceiveNack(in *Arrival, n *wire.Nack) {
 		return
 	}
 	psn := n.PSN
+	if n.Code == wire.NackUnexpEvent && p.creditRefused(in.Now, n) {
+		return
+	}
 	if psn.Before(tx.una) || !psn.Before(tx.nxt) {
 		if tx.late && p.promiseNacked(in.Now, n) {
 			return

@@ -17,7 +17,7 @@ type News struct {
 	PDC      *PDC        // nil for NewsGuessed
 	Piece    piece.Piece // of NewsAnswered and NewsFailed
 	Rsp      *wire.Rsp   // of NewsAnswered: the response, valid during the call; nil: the default response
-	Msg      uint32      // of NewsUnkept: Piece.Msg
+	Msg      uint32      // of NewsUnkept: Piece.Msg; of NewsCredit the credit, of NewsCreditAsked the payload
 	Msgs     []uint32    // of NewsPassed: Piece.Msg of each packet
 	Probe    uint16      // of NewsCarried: the number that was given to ProbeSize
 	// Unrun, of NewsFailed, says that no life of the target has executed the whole message of
@@ -69,6 +69,11 @@ const (
 	// NewsBlocks: the target has no receive for the packet Piece of a ROD PDC on which packets were
 	// taken back (Table.Void).
 	NewsBlocks
+	// NewsCredit: the peer grants credit. NewsCreditAsked: it asks for credit. NewsCreditRefused: it
+	// knows neither.
+	NewsCredit
+	NewsCreditAsked
+	NewsCreditRefused
 	// NewsCarried: the PROBE of ProbeSize with that number was answered.
 	NewsCarried
 )

@@ -64,6 +64,10 @@ type Config struct {
 	// known: no proofs.
 	Born time.Duration
 
+	// Credit says that requests have the header with a credit target, and that CREDIT and
+	// CREDIT_REQ are passed to the owner. Without it they are refused (NACK 19).
+	Credit bool
+
 	// Secure is how this side establishes the PDCs that others open. A PDC that this side
 	// opens follows the choice of its target. SecureNone also means that packets are not
 	// authenticated.
@@ -306,6 +310,8 @@ type Table struct {
 	guessAt      time.Duration // start of the second in which guesses are counted
 	guesses      int
 
+	credits []credit // by Slot; nil without Config.Credit
+
 	rings     [16][][]txPkt // free transmit rings by log2 of their length
 	ringKept  int           // packets in rings
 	rxFree    []*rxDir
@@ -394,6 +400,9 @@ func (t *Table) add(now time.Duration, p *PDC) {
 		p.Slot = uint32(len(t.slots))
 		t.slots = append(t.slots, p)
 		t.heapPos = append(t.heapPos, 0)
+	}
+	if t.cfg.Credit {
+		t.addCredit(p)
 	}
 	p.heapAt = never
 	p.opened, p.lastHeard, p.idleAt = now, now, now

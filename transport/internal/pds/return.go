@@ -14,6 +14,9 @@ import (
 // once, before the first packet is pushed.
 func (p *PDC) SetCCC(now time.Duration, ccc CCC) {
 	p.ccc = ccc
+	if p.t.cfg.Credit {
+		p.t.addCredit(p)
+	}
 	tx := &p.tx
 	for psn := tx.una; psn != tx.nxt; psn++ {
 		if k := tx.at(psn); k.state == pktFlight { // a CLOSE_REQ

@@ -230,7 +230,7 @@ func (p *PDC) Ask() bool {
 func (p *PDC) Header(b []byte) []byte {
 	tx := &p.tx
 	psn := tx.nxt - 1
-	if p.remoteID == 0 || tx.late {
+	if p.remoteID == 0 || tx.late || p.t.cfg.Credit {
 		return p.header(psn, tx.at(psn)).Append(b)
 	}
 	tx.greet, tx.clearOwed = false, false
@@ -258,6 +258,9 @@ func (p *PDC) clearPSN() wire.PSN {
 func (p *PDC) header(psn wire.PSN, k *txPkt) *wire.Req {
 	h := &p.t.hdr
 	h.Type, h.Next, h.Flags, h.PSN, h.SPDCID = p.reqType(), wire.NextReqStd, 0, psn, p.id
+	if p.t.cfg.Credit {
+		p.putTarget(h)
+	}
 	p.tx.clearOwed = false
 	h.ClearOff = int16(p.clearPSN().Sub(psn))
 	if !p.initiator && k.piece.Returns() {
@@ -315,6 +318,9 @@ func (p *PDC) NextLost() (n int, isCP, ok bool) {
 // Lost reports whether there are lost packets, which are to be sent again.
 func (p *PDC) Lost() bool { return p.tx.lost > 0 }
 
+// ToResend is the number of lost packets.
+func (p *PDC) ToResend() int { return int(p.tx.lost) }
+
 // NextLostPiece is the Piece of the next packet of Resend.
 func (p *PDC) NextLostPiece() piece.Piece { return p.tx.at(p.tx.pick).piece }
 
@@ -323,14 +329,18 @@ func (p *PDC) NextLostPiece() piece.Piece { return p.tx.at(p.tx.pick).piece }
 func (p *PDC) LostFresh() bool { return p.tx.at(p.tx.pick).fresh }
 
 // CanResend reports whether a lost packet may leave now. If nothing is in flight but the NO_OP of
-// knock, the congestion window does not count: at least one packet leaves per round trip.
+// knock, the congestion window does not count: at least one packet leaves per round trip. Credit
+// counts once the target is known, as there are many sources then, but not for control packets.
 func (p *PDC) CanResend() bool { return p.tx.lost != 0 && p.canResend() }
 
 // canResend is CanResend for a PDC with lost packets.
 func (p *PDC) canResend() bool {
-	n, _, ok := p.NextLost()
+	n, isCP, ok := p.NextLost()
 	if !ok {
 		return false
+	}
+	if p.remoteID != 0 && p.credited() {
+		return isCP || p.ccc.CanSend(n)
 	}
 	return p.ccc == nil || p.tx.flight == 0 || p.ccc.CanSend(n) || p.tx.flight == 1 && p.knocks()
 }
@@ -340,6 +350,12 @@ func (p *PDC) ctlHeader(psn wire.PSN, k *txPkt) wire.CP {
 	c := wire.CP{Ctl: wire.CtlType(k.ctl - 1), Flags: wire.FlagAR, PSN: psn, SPDCID: p.id, DPDCID: p.remoteID}
 	if k.tries > 0 {
 		c.Flags |= wire.FlagRETX
+	}
+	if p.remoteID == 0 {
+		c.Flags |= wire.FlagSYN
+		if c.PSNOffset = uint16(psn.Sub(p.start)); p.mode == wire.ROD {
+			c.Flags |= wire.FlagISROD
+		}
 	}
 	p.t.Stats.CPTx[c.Ctl]++
 	return c

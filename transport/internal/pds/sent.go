@@ -195,7 +195,7 @@ func (s *Stats) resent(c Cause) {
 		s.RtxSACK++
 	case CauseTail:
 		s.RtxProbe++
-	case CauseClose, CauseTooLong, CauseProbeOpen: // sent for the first time
+	case CauseClose, CauseTooLong, CauseProbeOpen, CauseOpen: // sent for the first time
 	default: // a NACK
 		s.RtxNack++
 	}
@@ -332,11 +332,12 @@ func (p *PDC) leftFlight(now time.Duration, k *txPkt) {
 	switch {
 	case why >= causeNack:
 		// UE 3.6.13: a trimmed packet is a sign of congestion. Other NACKs are not; code 03
-		// is about the way back.
+		// is about the way back. With credit the last hop tells nothing new: its destination
+		// grants what that hop takes.
 		if p.ccc != nil {
-			p.ccc.OnNack(now, n, why == nacked(wire.NackTrimmed) || why == nacked(wire.NackTrimmedLastHop))
+			p.ccc.OnNack(now, n, why == nacked(wire.NackTrimmed) || why == nacked(wire.NackTrimmedLastHop) && !p.credited())
 		}
-	case why == CauseTail, why == CauseRenumber, why == CauseClose, why == CauseTooLong, why == CauseProbeOpen:
+	case why == CauseTail, why == CauseRenumber, why == CauseClose, why == CauseTooLong, why == CauseProbeOpen, why == CauseOpen:
 		p.gone(n) // OnSend counts it again
 	default:
 		if p.ccc != nil {

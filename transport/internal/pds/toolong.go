@@ -35,7 +35,7 @@ const (
 )
 
 // bare is the nominal size of a request without payload.
-func (t *Table) bare() int { return wire.ReqLen + wire.ReqStdLen + t.cfg.Nominal }
+func (t *Table) bare() int { return t.reqLen() + wire.ReqStdLen + t.cfg.Nominal }
 
 // lostLong counts the loss of a packet that a path may not carry, which is about to be sent
 // again because of k.cause. It follows one packet at a time, the oldest.
@@ -64,7 +64,7 @@ func (p *PDC) lostLong(now time.Duration, psn wire.PSN, k *txPkt) {
 		tx.longWeak = min(tx.longWeak, 254) + 1
 	}
 	if tx.longLost >= longDoubt {
-		p.t.ProbeSize(p, safeProbe, wire.ReqLen+wire.ReqStdLen+safePayload-wire.CPLen)
+		p.t.ProbeSize(p, safeProbe, p.t.reqLen()+wire.ReqStdLen+safePayload-wire.CPLen)
 	}
 	if tx.longLost < longLosses && (tx.longWeak < weakLosses || tx.safeHeard != 0) || now-tx.longSince < longTime {
 		return

@@ -1,0 +1,280 @@
+package transport
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/uetkit/uetkit/transport/internal/cms"
+	"github.com/uetkit/uetkit/transport/internal/pds"
+	"github.com/uetkit/uetkit/transport/wire"
+)
+
+// A Congestion says by what a FEP decides when packets may leave, and whether it grants credit
+// (UE 3.6).
+type Congestion uint8
+
+// The kinds of congestion control.
+const (
+	// NSCC: the source decides, by what ACKs show of the network.
+	NSCC Congestion = iota
+	// RCCC: the destination grants credit, and the source sends what it covers.
+	RCCC
+	// NSCCAndRCCC: the source sends what both permit.
+	NSCCAndRCCC
+)
+
+var congestionNames = [...]string{"nscc", "rccc", "both"}
+
+func (c Congestion) String() string {
+	if int(c) < len(congestionNames) {
+		return congestionNames[c]
+	}
+	return fmt.Sprintf("congestion %d", uint8(c))
+}
+
+// A crediting is both ends of RCCC in a FEP: its sources' CCCs that wait for credit, and what it
+// grants. It exists with RCCC only.
+type crediting struct {
+	grants *cms.Grants
+	// waiting are the PDCs on which packets wait for credit. waitAt is no later than the first
+	// of their questions is due, 0 if none is.
+	waiting []*pds.PDC
+	waitAt  time.Duration
+	lastID  uint8
+	used    cms.CreditStats // of all sources' CCCs
+	refused uint64
+}
+
+// CreditCounters count what RCCC did.
+type CreditCounters struct {
+	CreditsUsed    uint64 // grants that came and brought credit
+	CreditsOld     uint64 // grants below an earlier one: late, or taken back
+	CreditsExcess  uint64 // grants above what was asked for; the excess does not count
+	CreditPersists uint64 // packets sent without credit, because the destination was silent or granted nothing for long
+	CreditsRefused uint64 // peers with which RCCC ended, because they refused it (NACK 19)
+	CreditsGranted uint64 // grants made
+	CreditsExpired uint64 // bytes that were granted and did not arrive
+	CreditsCrowded uint64 // demands of sources for which there was no room
+}
+
+// startCredit prepares RCCC.
+func (f *FEP) startCredit() {
+	room := f.cfg.RecvWindow
+	if room == 0 && f.cfg.LineRate == 0 {
+		room = f.cfg.Window
+	}
+	f.credit = &crediting{
+		grants: cms.NewGrants(cms.GrantConfig{MTU: f.packetMost(), Most: f.cfg.Window, Rate: f.cfg.LineRate, Room: room, BaseRTT: f.cfg.BaseRTT}),
+		lastID: uint8(f.rng.Uint32()),
+	}
+}
+
+// packetMost is the nominal size of a full packet.
+func (f *FEP) packetMost() int { return f.cfg.PayloadMTU + f.form.reqLen + f.form.overhead }
+
+// newCredit is newCCC with RCCC. Each CCC has another ccc_id than those before it, so that a peer
+// does not take one for another.
+func (f *FEP) newCredit(p *peer, cfg cms.Config) pds.CCC {
+	f.credit.lastID++
+	c := cms.NewCredit(cfg, f.cfg.Congestion == NSCCAndRCCC, f.credit.lastID, &f.credit.used)
+	if p.noCredit {
+		c.Refuse()
+	}
+	return c
+}
+
+// creditOf is the CCC of a PDC if it is one with credit, else nil.
+func creditOf(p *pds.PDC) *cms.Credit {
+	c, _ := p.CCC().(*cms.Credit)
+	return c
+}
+
+// backlog is how many nominal bytes wait on a PDC.
+func (f *FEP) backlog(pdc *pds.PDC, p *peer) int {
+	if pdc == nil || int(pdc.Slot) >= len(f.lanes) {
+		return 0
+	}
+	n := 0
+	if ln := &f.lanes[pdc.Slot]; ln.pdc == pdc {
+		n = ln.bytes + (ln.bytes/int(p.mtu)+ln.q.len())*(f.form.reqLen+f.form.overhead)
+		if ln.data && !pdc.Initiator() {
+			n += f.packetMost() * 4 // read data waits; how much is not counted
+		}
+	}
+	return n + pdc.ToResend()*f.packetMost()
+}
+
+// wants tells the CCC of a PDC how much waits for it, on this PDC and on those that share it.
+func (f *FEP) wants(now time.Duration, p *peer, pdc *pds.PDC) {
+	c := creditOf(pdc)
+	if c == nil || !c.On() {
+		return
+	}
+	n := 0
+	if pdc.Mode() == wire.ROD {
+		n = f.backlog(pdc, p)
+	} else {
+		n = f.backlog(p.short, p)
+		for _, q := range p.long {
+			n += f.backlog(q, p)
+		}
+		id := PeerID(pdc.Peer)
+		n += f.backlog(f.pulls[id], p)
+		for _, q := range f.returning[id] {
+			if q.Mode() != wire.ROD {
+				n += f.backlog(q, p)
+			}
+		}
+	}
+	c.Wants(now, n, len(f.credit.waiting))
+}
+
+// lacksCredit notes that packets of a PDC wait for credit, and asks for it if that is due.
+func (f *FEP) lacksCredit(now time.Duration, pdc *pds.PDC) {
+	c, cr := creditOf(pdc), f.credit
+	if c == nil || c.HasCredit() || pdc.RemoteID() == 0 {
+		return
+	}
+	if c.Ask(now) {
+		pdc.AskCredit()
+	}
+	if !pdc.LacksCredit() {
+		pdc.SetLacksCredit(true)
+		cr.waiting = append(cr.waiting, pdc)
+	}
+	cr.waitAt = sooner(cr.waitAt, c.AskAt())
+}
+
+// askCredits asks again for credit that did not come.
+func (f *FEP) askCredits(now time.Duration) {
+	cr := f.credit
+	keep, at := cr.waiting[:0], time.Duration(0)
+	for _, pdc := range cr.waiting {
+		c := creditOf(pdc)
+		if f.pds.At(pdc.Slot) != pdc {
+			continue // it ended
+		}
+		pdc.SetLacksCredit(false)
+		if c == nil || c.HasCredit() || c.AskAt() == 0 {
+			continue
+		}
+		if now >= c.AskAt() {
+			f.wants(now, &f.peers[pdc.Peer], pdc)
+			switch {
+			case c.Persist(now):
+				f.wakeData(&f.lanes[pdc.Slot], &f.peers[pdc.Peer])
+				continue
+			case c.Ask(now):
+				pdc.AskCredit()
+			}
+			if now >= c.AskAt() {
+				continue // nothing waits any more
+			}
+		}
+		pdc.SetLacksCredit(true)
+		keep, at = append(keep, pdc), sooner(at, c.AskAt())
+	}
+	clear(cr.waiting[len(keep):])
+	cr.waiting, cr.waitAt = keep, at
+}
+
+// advanceCredit does what is due of RCCC.
+func (f *FEP) advanceCredit(now time.Duration) {
+	if cr := f.credit; cr.waitAt != 0 && now >= cr.waitAt {
+		f.askCredits(now)
+	}
+	f.grant(now)
+}
+
+// timeout is when advanceCredit has something to do.
+func (cr *crediting) timeout() time.Duration { return sooner(cr.waitAt, cr.grants.NextTimeout()) }
+
+// grant makes the grants that are due.
+func (f *FEP) grant(now time.Duration) {
+	g := f.credit.grants
+	g.Advance(now)
+	for {
+		peer, slot, _, credit, ok := g.Next(now)
+		if !ok {
+			return
+		}
+		if pdc := f.pds.At(slot); pdc != nil && pdc.Peer == peer {
+			pdc.GiveCredit(credit)
+		} else {
+			g.Closed(peer, slot)
+		}
+	}
+}
+
+// demanded takes the credit target of a request that arrived, of n nominal bytes.
+func (f *FEP) demanded(p *pds.PDC, id uint8, target uint32, n int) {
+	if f.peers[p.Peer].noCredit {
+		return
+	}
+	g := f.credit.grants
+	g.Arrived(f.now, p.Peer, id, n)
+	g.Ask(f.now, p.Peer, id, target, p.Slot, !p.Unproven(), false)
+}
+
+// creditAsked takes a CREDIT_REQ.
+func (f *FEP) creditAsked(p *pds.PDC, payload uint32) {
+	if p.Peer == 0 {
+		return
+	}
+	q, g := wire.ParseCPCreditReq(payload), f.credit.grants
+	if f.peers[p.Peer].noCredit {
+		p.RefuseCredit(f.now)
+		return
+	}
+	answer, ok := g.Ask(f.now, p.Peer, q.CCCID, q.CreditTarget, p.Slot, !p.Unproven(), true)
+	switch {
+	case !ok:
+		p.RefuseCredit(f.now) // its window alone decides then
+	case answer:
+		p.GiveCredit(g.Credit(p.Peer, q.CCCID))
+	}
+}
+
+// credited takes a grant.
+func (f *FEP) credited(p *pds.PDC, credit uint32) {
+	if c := creditOf(p); c != nil && c.OnCredit(f.now, credit) {
+		f.wakePeer(PeerID(p.Peer))
+	}
+}
+
+// noCredit ends RCCC with a peer that does not know it.
+func (f *FEP) noCredit(p *pds.PDC) {
+	pr := &f.peers[p.Peer]
+	if !pr.noCredit {
+		pr.noCredit = true
+		f.credit.refused++
+	}
+	f.credit.grants.Forget(p.Peer)
+	f.pds.Each(func(q *pds.PDC) {
+		if q.Peer != p.Peer {
+			return
+		}
+		if c := creditOf(q); c != nil {
+			c.Refuse()
+		}
+	})
+	f.wakePeer(PeerID(p.Peer))
+}
+
+// creditGone forgets a PDC that is gone. last says that it was the last one of its peer.
+func (f *FEP) creditGone(p *pds.PDC, last bool) {
+	if last {
+		f.credit.grants.Forget(p.Peer)
+	} else {
+		f.credit.grants.Closed(p.Peer, p.Slot)
+	}
+}
+
+// counters are the counters of RCCC.
+func (cr *crediting) counters() CreditCounters {
+	g := &cr.grants.Stats
+	return CreditCounters{
+		CreditsUsed: cr.used.Grants, CreditsOld: cr.used.Old, CreditsExcess: cr.used.Excess, CreditPersists: cr.used.Persists,
+		CreditsRefused: cr.refused, CreditsGranted: g.Grants, CreditsExpired: g.Expired, CreditsCrowded: g.Full,
+	}
+}
