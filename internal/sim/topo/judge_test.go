@@ -32,6 +32,13 @@ var tuned = transport.Config{PayloadMTU: 4096, Trimming: true, BaseRTT: 14 * us,
 // patient is tuned with the default timeout.
 var patient = func() transport.Config { c := tuned; c.RTOInit = 0; return c }()
 
+// by is tuned with another congestion control, which knows the rate of the line.
+func by(c transport.Congestion) transport.Config {
+	cfg := tuned
+	cfg.Congestion, cfg.LineRate = c, fast.Rate
+	return cfg
+}
+
 // plain is a Config that does not know it.
 var plain = transport.Config{PayloadMTU: 4096, Trimming: true}
 
@@ -54,12 +61,13 @@ type trial struct {
 	bounds *bounds
 }
 
-// bounds are the most that a case may take.
+// bounds are the most that a case may take, and the least that it must reach.
 type bounds struct {
 	raced      bool    // also under the race detector, which makes a case ten times slower
 	max        float64 // of Ideal
 	resent     float64 // of the packets that are not resent
 	unfinished int
+	jain       float64 // the least that is allowed
 }
 
 func fatTree(k, over int, l Link) func() *Topology {
@@ -99,6 +107,18 @@ var trials = []trial{
 	{name: "incast 127→1", top: fatTree(8, 1, fast), cfg: tuned, m: incast(127, mega), htsim: "20170 / 21024 / 21029 (72.6 k)"},
 	{name: "incast 127→1, timeout of 5 ms", top: fatTree(8, 1, fast), cfg: patient, m: incast(127, mega)},
 	{name: "incast 1023→1, 100 KB", top: fatTree(16, 1, fast), cfg: tuned, m: incast(1023, 100_000), htsim: "9486 / 10539 / 10556"},
+	{name: "one flow, RCCC", top: fatTree(4, 1, fast), cfg: by(transport.RCCC), m: func() Matrix {
+		return Matrix{Nodes: 16, Flows: []Flow{{ID: 1, Src: 0, Dst: 15, Size: mega}}}
+	}, bounds: &bounds{raced: true, max: 1.12, jain: .99}},
+	{name: "incast 8→1, RCCC", top: fatTree(4, 1, fast), cfg: by(transport.RCCC), m: incast(8, mega), bounds: &bounds{raced: true, max: 1.04, resent: .02, jain: .999}},
+	{name: "incast 15→1, RCCC", top: fatTree(4, 1, fast), cfg: by(transport.RCCC), m: incast(15, mega), htsim: "RCCC: 2445 / 2464 / 2464 (762)", bounds: &bounds{max: 1.04, resent: .02, jain: .999}},
+	{name: "incast 15→1, NSCC and RCCC", top: fatTree(4, 1, fast), cfg: by(transport.NSCCAndRCCC), m: incast(15, mega), bounds: &bounds{max: 1.06, resent: .02, jain: .99}},
+	{name: "incast 64→1, RCCC", top: fatTree(8, 1, fast), cfg: by(transport.RCCC), m: incast(64, mega), bounds: &bounds{max: 1.04, resent: .02, jain: .999}},
+	{name: "incast 127→1, RCCC", top: fatTree(8, 1, fast), cfg: by(transport.RCCC), m: incast(127, mega), htsim: "RCCC: 20813 / 20887 / 20891 (6.2 k)"},
+	{name: "incast 255→1, 100 KB, RCCC", top: fatTree(16, 1, fast), cfg: by(transport.RCCC), m: incast(255, 100_000), bounds: &bounds{max: 1.08, resent: .15, jain: .99}},
+	{name: "incast 1023→1, 100 KB, RCCC", top: fatTree(16, 1, fast), cfg: by(transport.RCCC), m: incast(1023, 100_000), htsim: "RCCC: 8550 / 8897 / 8902 (33.9 k)", bounds: &bounds{max: 1.12, resent: .15, jain: .99}},
+	{name: "incast 1023→1, 100 KB, NSCC and RCCC", top: fatTree(16, 1, fast), cfg: by(transport.NSCCAndRCCC), m: incast(1023, 100_000)},
+	{name: "permutation 128, RCCC", top: fatTree(8, 1, fast), cfg: by(transport.RCCC), m: permutation(128), htsim: "RCCC: 192 / 199 / 199"},
 	{name: "permutation 16", top: fatTree(4, 1, fast), cfg: tuned, m: permutation(16), htsim: "191 / 194 / 194 (0)", bounds: &bounds{raced: true, max: 1.35, resent: .01}},
 	{name: "permutation 16, 1 link at a quarter", top: fatTree(4, 1, fast), cfg: tuned, m: permutation(16), then: quarter(1), htsim: "203 / 238 / 238", bounds: &bounds{max: 1.7, resent: .05}},
 	{name: "permutation 128", top: fatTree(8, 1, fast), cfg: tuned, m: permutation(128), htsim: "193 / 201 / 201 (0)"},
@@ -184,6 +204,9 @@ func TestJudge(t *testing.T) {
 			}
 			if got := float64(r.Resent) / float64(r.Packets-r.Resent); got > c.bounds.resent {
 				t.Errorf("%.3f of the packets were resent, %.3f are allowed", got, c.bounds.resent)
+			}
+			if r.Jain < c.bounds.jain {
+				t.Errorf("Jain's index is %.4f, at least %.4f is wanted", r.Jain, c.bounds.jain)
 			}
 			if r.Unfinished > c.bounds.unfinished {
 				t.Errorf("%d flows never ended, %d are allowed", r.Unfinished, c.bounds.unfinished)
