@@ -105,8 +105,13 @@ func looseCause(l *pds.Loose) pds.Cause {
 	}
 	b := l.B[:l.N]
 	if c, _, err := wire.ParseCP(b); err == nil {
-		if c.Ctl == wire.CtlClearReq {
+		switch c.Ctl {
+		case wire.CtlClearReq:
 			return pds.CauseGtdAgain
+		case wire.CtlCredit:
+			return pds.CauseCredit
+		case wire.CtlCreditReq:
+			return pds.CauseCreditReq
 		}
 		return pds.CauseClose
 	}

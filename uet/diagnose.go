@@ -88,6 +88,7 @@ const (
 	WaitNotReady   = transport.WaitNotReady   // the target has no receive for it, and no room to keep it
 	WaitShort      = transport.WaitShort      // the target is short of something else
 	WaitCongestion = transport.WaitCongestion // the congestion window is full
+	WaitCredit     = transport.WaitCredit     // credit of the target (RCCC)
 	WaitPeerWindow = transport.WaitPeerWindow // the peer accepts no further packet (MP_RANGE)
 	WaitOwnWindow  = transport.WaitOwnWindow  // a missing packet: this side sends no further ahead of it
 	WaitKey        = transport.WaitKey        // a key to seal with

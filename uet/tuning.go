@@ -18,6 +18,16 @@ type Tuning struct {
 	// congestion. Raise it where the idle path takes 200 µs or more, or where goodput stays
 	// low without loss or marks. Too high a value allows longer queues.
 	BaseRTT time.Duration
+	// Congestion says by what packets may leave: NSCC, the default, RCCC, or both, of which the
+	// stricter one then decides. With RCCC the target grants credit, also to peers that this end
+	// sends nothing to, and never more than its socket holds. Set it at all ends where many send
+	// to one; a peer without it is sent to by NSCC. It costs a packet per PDC and, at the start and
+	// after idle times, a round trip for all but the first three packets.
+	Congestion Congestion
+	// LineRate is how many bytes a second can arrive here, for RCCC. Default 0: not known, and the
+	// socket alone limits what is granted. Set it where switches on the path hold less than the
+	// socket does.
+	LineRate int64
 	// Window is the congestion window to each peer at the start, and its maximum, in bytes.
 	// Default 1 MiB. Raise it where rate times round trip is more: 10 Gb/s times 1 ms is
 	// 1.25 MB. Lower it where many senders overrun one receiver at the start.
@@ -95,6 +105,16 @@ type Tuning struct {
 	AcceptClearStart bool
 }
 
+// A Congestion is a kind of congestion control (UE 3.6).
+type Congestion = transport.Congestion
+
+// The kinds of congestion control.
+const (
+	NSCC        = transport.NSCC        // the source decides, by what ACKs show of the network
+	RCCC        = transport.RCCC        // the target grants credit
+	NSCCAndRCCC = transport.NSCCAndRCCC // both must permit
+)
+
 // TrimClasses are the DSCP values, 0 to 63, that hosts and trimming switches agree on.
 type TrimClasses struct {
 	// Trimmable is the code point of new data, TrimmableRTX that of retransmitted data,
@@ -131,12 +151,15 @@ func (t *Tuning) check() error {
 		name string
 		v    int64
 	}{
-		{"Window", int64(t.Window)}, {"UnexpectedBytes", t.UnexpectedBytes}, {"PartialBytes", t.PartialBytes}, {"UnexpectedMsgs", int64(t.UnexpectedMsgs)},
+		{"Window", int64(t.Window)}, {"LineRate", t.LineRate}, {"UnexpectedBytes", t.UnexpectedBytes}, {"PartialBytes", t.PartialBytes}, {"UnexpectedMsgs", int64(t.UnexpectedMsgs)},
 		{"MaxPDCs", int64(t.MaxPDCs)}, {"MaxPDCsPerPeer", int64(t.MaxPDCsPerPeer)},
 	} {
 		if n.v < 0 {
 			return fmt.Errorf("uet: Tuning.%s %d is negative", n.name, n.v)
 		}
+	}
+	if t.Congestion > NSCCAndRCCC {
+		return fmt.Errorf("uet: Tuning.Congestion %v is none", t.Congestion)
 	}
 	if least, most := cmp.Or(t.RTOMin, defaultRTOMin), cmp.Or(t.RTOMax, defaultRTOMax); least > most {
 		return fmt.Errorf("uet: Tuning.RTOMin %v is above RTOMax %v", least, most)
@@ -151,7 +174,7 @@ func (t *Tuning) check() error {
 func (t *Tuning) fep() transport.Config {
 	c := transport.Config{
 		BaseRTT: t.BaseRTT, Window: t.Window, Trimming: t.Trimming, Classes: transport.Classes(t.TrimClasses), RNRTimeout: t.RNRTimeout,
-		AcceptClearStart: t.AcceptClearStart,
+		AcceptClearStart: t.AcceptClearStart, Congestion: t.Congestion, LineRate: t.LineRate,
 	}
 	c.PeerTimeout, c.SuspectTimeout, c.IdleClose = t.PeerTimeout, t.SuspectTimeout, t.IdleClose
 	c.RTOInit, c.RTOMax = t.RTOMin, t.RTOMax

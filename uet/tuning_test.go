@@ -35,6 +35,8 @@ func TestTuningReachesTheFEP(t *testing.T) {
 			f.SetFloat(0.5)
 		case reflect.Struct:
 			f.Set(reflect.ValueOf(TrimClasses{1, 2, 3, 4, 5}))
+		case reflect.Uint8:
+			f.SetUint(1)
 		default:
 			f.SetInt(12345)
 		}
@@ -71,6 +73,8 @@ func TestTuningIsChecked(t *testing.T) {
 		"UnexpectedShare NaN":    {Tuning: Tuning{UnexpectedShare: math.NaN()}},
 		"Tuning.RTOMin":          {Tuning: Tuning{RTOMin: time.Second}},
 		"above RTOMax":           {Tuning: Tuning{RTOMax: time.Millisecond}},
+		"Tuning.LineRate":        {Tuning: Tuning{LineRate: -1}},
+		"Tuning.Congestion":      {Tuning: Tuning{Congestion: 3}},
 		"Tuning.Trimming":        {Tuning: Tuning{Trimming: true}, NoCRC: true},
 	} {
 		why := Explain(&Info{Config: c})

@@ -323,7 +323,7 @@ func (p *params) table() []flagRow {
 		{on: "serve", name: "once", help: "end when the first client is gone", to: &c.Once},
 		{on: "serve", name: "mesh", help: "take part in tests between servers (mesh, alltoall, incast --from), which any client may ask for; under --sec psk they need no --mesh", to: &c.Mesh},
 		{on: "serve", name: "metrics", unit: "IP:PORT", help: "IP:PORT where Prometheus finds /metrics (HTTP); port 0 takes a free one", to: place{&c.Metrics}},
-		{on: remote, name: "cc", unit: "CONTROL", help: "congestion CONTROL: nscc", def: "nscc", to: oneOf(&s.CC, "nscc").but("rccc", "none")},
+		{on: remote, name: "cc", unit: "CONTROL", help: "congestion CONTROL: nscc (the sender decides), rccc (the receiver grants credit), both", def: "nscc", to: oneOf(&s.CC, traffic.NSCC, traffic.RCCC, traffic.BothCC).but("none")},
 		{on: anyTest, name: "paths", unit: "N", help: "N UDP source ports (entropy values) per endpoint", def: "1", said: drawn, to: &s.Paths, check: p.checkPaths},
 		{on: single, name: "encapsulation", unit: "HOW", help: "HOW packets are addressed: symmetric, from and to any port; standard, to port 4793, so that each end needs an address of its own", def: traffic.Symmetric, to: oneOf(&s.Encapsulation, traffic.Symmetric, traffic.Standard)},
 		{on: rack, name: "sec", unit: "SECURITY", help: "SECURITY of the tests and of all control exchanges: off, or psk (a cluster key)", def: traffic.Off, to: oneOf(&s.Sec, traffic.Off, traffic.PSK), check: p.checkSecurity},

@@ -281,7 +281,7 @@ func (s NSCC) RcvdBytes() uint32   { return uint32(s>>16) & 0xffffff }
 // NSCC is the state of an ACK with cc_type 0. For another cc_type it is 0, which reports
 // nothing.
 func (a *Ack) NSCC() NSCC {
-	if a.CCType != 0 {
+	if a.CCType != CCNSCC {
 		return 0
 	}
 	return NSCC(a.CCState)

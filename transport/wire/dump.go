@@ -92,9 +92,9 @@ func (d *dump) packet(b []byte) {
 		var h *Ack
 		if h, rest, ok = dumpHeader(d, b, ParseAck, (*Ack).String); ok && h.Type != TypeAck && h.CCState != 0 {
 			switch h.CCType {
-			case 0:
+			case CCNSCC:
 				d.part(ParseNSCC(h.CCState).String())
-			case 1:
+			case CCCredit:
 				d.part(ParseCredit(h.CCState).String())
 			}
 		}

@@ -152,10 +152,11 @@ var (
 	marks    = desc("congestion_marks_total", "Packets that came with the ECN mark CE.")
 	failures = desc("pdc_errors_total", "Packet delivery contexts that ended in error.")
 	nacks    = desc("nacks_total", "NACKs.", "direction")
+	credits  = desc("credits_total", "Grants of receiver credit: made here, used, below an earlier one, above what was asked for; and packets sent without.", "what")
 	early    = desc("unexpected_messages_total", "Messages that came before a receive for them.")
 )
 
-const numCounters = 22
+const numCounters = 27
 
 // counters are all counters except the drops.
 var counters = [numCounters]struct {
@@ -184,6 +185,11 @@ var counters = [numCounters]struct {
 	{nacks, "tx", func(s *uet.Stats) uint64 { return total(&s.NacksTx) }},
 	{nacks, "rx", func(s *uet.Stats) uint64 { return total(&s.NacksRx) }},
 	{failures, "", func(s *uet.Stats) uint64 { return s.PDCErrors }},
+	{credits, "granted", func(s *uet.Stats) uint64 { return s.CreditsGranted }},
+	{credits, "used", func(s *uet.Stats) uint64 { return s.CreditsUsed }},
+	{credits, "old", func(s *uet.Stats) uint64 { return s.CreditsOld }},
+	{credits, "excess", func(s *uet.Stats) uint64 { return s.CreditsExcess }},
+	{credits, "without", func(s *uet.Stats) uint64 { return s.CreditPersists }},
 	{early, "", func(s *uet.Stats) uint64 { return s.Unexpected }},
 }
 

@@ -142,6 +142,13 @@ type Spec struct {
 	PeerTimeout time.Duration `json:"peer_timeout,omitempty"`
 }
 
+// The kinds of congestion control of a test.
+const (
+	NSCC   = "nscc"
+	RCCC   = "rccc"
+	BothCC = "both"
+)
+
 // The encapsulations of a test.
 const (
 	Symmetric = "symmetric"
@@ -247,7 +254,7 @@ func (s *Spec) Validate() error {
 		oneOf("mode", s.Mode, RUD, ROD, RUDI, UUD),
 		oneOf("completion level", s.Complete, "inject", "transmit", "delivery", "match", "commit"),
 		oneOf("progress", s.Progress, "auto", "manual"),
-		oneOf("congestion control", s.CC, "nscc"),
+		oneOf("congestion control", s.CC, NSCC, RCCC, BothCC),
 		oneOf("gso", s.GSO, "auto", "on", "off"),
 	} {
 		if err != nil {

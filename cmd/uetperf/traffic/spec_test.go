@@ -41,7 +41,7 @@ func TestSpecValidate(t *testing.T) {
 		"mode":        func(s *Spec) { s.Mode = "uud" },
 		"level":       func(s *Spec) { s.Complete = "commit" },
 		"progress":    func(s *Spec) { s.Progress = "" },
-		"cc":          func(s *Spec) { s.CC = "rccc" },
+		"cc":          func(s *Spec) { s.CC = "tfc" },
 		"gso":         func(s *Spec) { s.GSO = "maybe" },
 		"size":        func(s *Spec) { s.Size = -1 },
 		"huge":        func(s *Spec) { s.Size = 1 << 33 },

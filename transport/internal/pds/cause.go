@@ -44,6 +44,8 @@ const (
 	CauseProbeSize       // PROBE: padded, to find the size that the path carries
 	CauseProbeOpen       // NO_OP: to test with a small packet whether the target is there
 	CauseOpen            // NOOP: opens the PDC before the source has credit
+	CauseCredit          // CREDIT: a grant
+	CauseCreditReq       // CREDIT_REQ: nothing may leave that could carry the credit target
 	causeNack      Cause = 0x80
 )
 
@@ -86,6 +88,8 @@ var causeNames = [...]string{
 	CauseProbeSize: "asks whether the path carries this size",
 	CauseProbeOpen: "asks with a small packet whether the target is there",
 	CauseOpen:      "opens the PDC before there is credit",
+	CauseCredit:    "grants credit",
+	CauseCreditReq: "nothing may be sent without credit",
 }
 
 func (c Cause) String() string {

@@ -60,6 +60,12 @@ func hints(s *traffic.Spec, sec *uet.Security, handshake, idle time.Duration) *u
 	h.Config.Tuning.PeerTimeout = s.PeerTimeout
 	h.Config.Tuning.Trimming = s.Trim
 	h.Config.Tuning.BaseRTT = s.BaseRTT
+	switch s.CC {
+	case traffic.RCCC:
+		h.Config.Tuning.Congestion = uet.RCCC
+	case traffic.BothCC:
+		h.Config.Tuning.Congestion = uet.NSCCAndRCCC
+	}
 	switch s.GSO {
 	case "on":
 		h.Config.Socket.GSO, h.Config.Socket.GRO = uet.OffloadOn, uet.OffloadOn

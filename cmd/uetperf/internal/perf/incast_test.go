@@ -93,3 +93,23 @@ func TestIncastInterrupted(t *testing.T) {
 		}
 	}
 }
+
+// Each congestion control moves everything, over sockets, from one sender and from several.
+func TestCongestionControls(t *testing.T) {
+	c := dial(t, serve(t, ServerConfig{}), ClientConfig{})
+	for _, cc := range []string{traffic.NSCC, traffic.RCCC, traffic.BothCC} {
+		for _, mode := range []string{"rud", "rod"} {
+			one := base(traffic.BW, traffic.TSend, 100_000)
+			one.Mode = mode
+			for name, s := range map[string]traffic.Spec{"bw": one, "incast": incasting(4, 20000, 300*time.Millisecond)} {
+				s.CC = cc
+				t.Run(name+"/"+mode+"/"+cc, func(t *testing.T) {
+					r := run(t, c, s).Run
+					if r.DataCheck.Wrong != 0 || r.DataCheck.OK == 0 || *r.Lost != 0 {
+						t.Errorf("data check %+v, lost %d", r.DataCheck, *r.Lost)
+					}
+				})
+			}
+		}
+	}
+}
