@@ -86,7 +86,10 @@ func (c *Comm) ended(s *Comm) {
 // watch waits until a nonblocking collective is over, or ctx ends. Its goroutine drives the
 // endpoint, if nobody else does.
 func (r *request) watch(ctx context.Context) error {
-	wt := waiters.Get().(*waiter)
+	w := r.w
+	w.mu.Lock()
+	wt := w.waiter()
+	w.mu.Unlock()
 	r.waiter.Store(wt)
 	var err error
 	for err == nil && !r.done.Load() {
@@ -97,11 +100,9 @@ func (r *request) watch(ctx context.Context) error {
 		}
 	}
 	r.waiter.Store(nil)
-	select {
-	case <-wt.ch:
-	default:
-	}
-	waiters.Put(wt)
+	w.mu.Lock()
+	w.spared(wt)
+	w.mu.Unlock()
 	return err
 }
 

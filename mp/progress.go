@@ -3,7 +3,6 @@ package mp
 import (
 	"context"
 	"errors"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -61,7 +60,7 @@ func (u *until) listen(wt *waiter) {
 type waiter struct {
 	ch         chan struct{}
 	parked     bool
-	prev, next *waiter // in World.parked
+	prev, next *waiter // in World.parked; next also in World.spare
 }
 
 func (wt *waiter) wake() {
@@ -71,7 +70,25 @@ func (wt *waiter) wake() {
 	}
 }
 
-var waiters = sync.Pool{New: func() any { return &waiter{ch: make(chan struct{}, 1)} }}
+// waiter returns a waiter, under the lock. Spare ones are kept in the world and not in a pool of
+// the process, because a channel made in a bubble of testing/synctest must stay there.
+func (w *World) waiter() *waiter {
+	wt := w.spare
+	if wt == nil {
+		return &waiter{ch: make(chan struct{}, 1)}
+	}
+	w.spare, wt.next = wt.next, nil
+	return wt
+}
+
+// spared takes a waiter back, under the lock.
+func (w *World) spared(wt *waiter) {
+	select {
+	case <-wt.ch:
+	default:
+	}
+	w.spare, wt.next = wt, w.spare
+}
 
 // A driver reads the completion queue.
 type driver struct {
@@ -145,9 +162,8 @@ func (w *World) unpark(wt *waiter) {
 
 // park sleeps until a request of u is done, the driver leaves, or ctx ends.
 func (w *World) park(ctx context.Context, u until) error {
-	wt := waiters.Get().(*waiter)
-	u.listen(wt)
 	w.mu.Lock()
+	wt := w.waiter()
 	wt.parked = true
 	wt.next = w.parked
 	if w.parked != nil {
@@ -156,6 +172,7 @@ func (w *World) park(ctx context.Context, u until) error {
 	w.parked = wt
 	w.sleepers.Add(1)
 	w.mu.Unlock()
+	u.listen(wt)
 
 	var err error
 	// Listed first, then looked: who ends a request or leaves later finds the waiter.
@@ -166,15 +183,11 @@ func (w *World) park(ctx context.Context, u until) error {
 			err = ctx.Err()
 		}
 	}
+	u.listen(nil)
 	w.mu.Lock()
 	w.unpark(wt)
+	w.spared(wt)
 	w.mu.Unlock()
-	u.listen(nil)
-	select {
-	case <-wt.ch:
-	default:
-	}
-	waiters.Put(wt)
 	if err != nil || u.met() {
 		w.handOver() // the wake-up may have been meant for somebody who drives
 	}

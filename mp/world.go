@@ -44,6 +44,7 @@ type World struct {
 
 	mu     sync.Mutex // guards what follows
 	parked *waiter
+	spare  *waiter
 	recvs  *request // receives that the provider has, and those that wait for room
 	peers  []peer
 	late   queue // receives that the provider had no room for

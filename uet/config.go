@@ -6,6 +6,7 @@ import (
 	"log/slog"
 
 	"github.com/uetkit/uetkit/internal/portrange"
+	"github.com/uetkit/uetkit/internal/udp"
 	"github.com/uetkit/uetkit/transport/wire"
 )
 
@@ -59,6 +60,8 @@ type Config struct {
 	Tuning Tuning
 	// Socket holds the settings of the endpoint's UDP sockets: buffers and offloads.
 	Socket Socket
+
+	network udp.Network // instead of sockets, for tests of whole programs (internal/door)
 }
 
 // An Encapsulation is how packets lie in IP packets (Config.Encapsulation).

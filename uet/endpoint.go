@@ -70,6 +70,7 @@ type Endpoint struct {
 	conn       *udp.Conn
 	fep        *transport.FEP // belongs to the driver
 	drv        *driver.Driver
+	paced      *paced // of drv, nil on sockets
 	name       wire.Addr
 	managed    bool // FI_RM_ENABLED: each operation has its place in the CQ
 	ordered    bool // sends go by ROD
@@ -395,14 +396,22 @@ func (ep *Endpoint) enable() error {
 	}
 	ep.fix(caps)
 	core, mover := ep.driven()
-	ep.drv = driver.New(driver.Config{
+	dc := driver.Config{
 		Core: core, Mover: mover, Conn: &socket{Conn: ep.conn}, Owner: (*owner)(ep),
 		Auto: ep.info.Domain.DataProgress != fi.ProgressManual, KeepSlice: ep.info.Config.Tuning.KeepSlice,
 		Crowd: ep.info.Config.Tuning.Crowd,
-	})
+	}
+	network := ep.info.Config.network
+	if network != nil {
+		dc.Clock, dc.KeepSlice = network.Now, true
+	}
+	ep.drv = driver.New(dc)
+	if network != nil {
+		ep.paced = &paced{Driver: ep.drv}
+	}
 	if err := ep.secure(); err != nil {
 		_ = ep.drv.Close()
-		ep.drv = nil
+		ep.drv, ep.paced = nil, nil
 		ep.info, ep.opts.maxInject, ep.name = asked, inject, wire.Addr{} // not what open chose
 		return err
 	}
@@ -410,7 +419,7 @@ func (ep *Endpoint) enable() error {
 		ep.domain.manual.add(ep.drv)
 	}
 	ep.state.Store(stateEnabled)
-	ep.rebind((*dormant)(ep), ep.drv)
+	ep.rebind((*dormant)(ep), ep.progress())
 	if ep.rmaCaps != 0 {
 		ep.domain.regions.enter(ep)
 	}
@@ -709,7 +718,7 @@ func (ep *Endpoint) Close() error {
 		ep.connection.close()
 	}
 	if drv != nil {
-		ep.rebind(drv, nil)
+		ep.rebind(ep.progress(), nil)
 	} else {
 		ep.rebind((*dormant)(ep), nil)
 	}

@@ -416,7 +416,7 @@ func (m *MR) join(ep *Endpoint) {
 		}
 	})
 	if m.tally != nil && m.reached[ep] != nil {
-		_ = m.tally.counting.Bind(ep.drv) // it is bound already, so it is not closed
+		_ = m.tally.counting.Bind(ep.progress()) // it is bound already, so it is not closed
 	}
 }
 
@@ -429,7 +429,7 @@ func (m *MR) leave(ep *Endpoint) {
 	delete(m.reached, ep)
 	ep.drv.With(func() { ep.fep.Deregister(r) })
 	if m.tally != nil {
-		m.tally.counting.Unbind(ep.drv)
+		m.tally.counting.Unbind(ep.progress())
 	}
 }
 

@@ -242,7 +242,7 @@ func (p *posts) TRecvMsg(m *TMsg, flags fi.Flags) error {
 		return fi.EINVAL // R-TAG-10
 	}
 	if op.Look != 0 {
-		p.ep.drv.Poll() // a loop of looks sees what arrives
+		p.ep.progress().Poll() // a loop of looks sees what arrives
 	}
 	return p.recv(&op, m.Addr, flags)
 }
@@ -571,7 +571,7 @@ func (ep *Endpoint) unsent(err error) error {
 func (ep *Endpoint) refused(err error) error {
 	if ep.pushed.Load() {
 		ep.pushed.Store(false)
-		ep.drv.Poll()
+		ep.progress().Poll()
 	}
 	return err
 }

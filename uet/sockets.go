@@ -96,7 +96,7 @@ func (ep *Endpoint) sockets(dscp uint8) udp.Config {
 		TOS: dscp<<2 | dgram.ECT0, // another class costs a control message
 		// Trimming switches mark a trimmed packet by its class, and a tap shows the class.
 		EveryClass:     s.EveryClass || t.Trimming || cfg.Tap != nil,
-		AllowFragments: s.AllowFragments, Portable: s.Portable,
+		AllowFragments: s.AllowFragments, Portable: s.Portable, Network: cfg.network,
 	}
 }
 

@@ -26,6 +26,10 @@ var (
 	WaitSet func(s any) wait.Set   // *poll.WaitSet
 )
 
+// Network is set by uet. It gives the endpoints of a *uet.Config another network than the
+// system's sockets: a udp.Network.
+var Network func(cfg, network any)
+
 // Progress is an endpoint that the readers of queues and counters drive.
 type Progress = wait.Progress
 

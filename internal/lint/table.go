@@ -122,6 +122,10 @@ var House = Table{
 			Dir: "internal/udp", May: []string{"internal/dgram", "internal/portrange"},
 			Foreign: []string{"golang.org/x/net", "golang.org/x/sys"},
 		},
+		{
+			Dir: "internal/memnet", May: []string{"internal/udp", "internal/dgram", "internal/agenda", "internal/badnet"},
+			Why: "a network below udp.Conn in place of sockets, for worlds of endpoints in one test",
+		},
 		{Dir: "internal/sim", May: []string{"internal/dgram", "internal/agenda", "internal/badnet"}, TestsMay: []string{"transport", "transport/wire", "internal/..."}, Core: true},
 		{
 			Dir: "internal/sim/simtest", May: []string{"internal/sim", "transport", "internal/tss", "transport/wire", "internal/dgram"}, Core: true,
@@ -198,7 +202,11 @@ var House = Table{
 		{Dir: "mp/internal/boot/trial", May: []string{"mp/internal/boot", "mp/pmix"}, Why: "the program that real launchers start"},
 		{Dir: "mp", May: []string{"mp/internal/boot", "uet", "cq", "eq", "cntr", "av", "fi", "internal/portrange"}, TestsMay: []string{"mp/mptest"}},
 		{Dir: "mp/examples/*", May: []string{"mp"}, TestsMay: []string{"mp/mptest"}, Why: "programs for the launchers that people have"},
-		{Dir: "mp/mptest", May: []string{"mp", "internal/badnet"}, Why: "worlds of ranks in one test process, for the tests of programs; the model of a bad network for those that lose packets"},
+		{
+			Dir: "mp/mptest", May: []string{"mp", "internal/badnet", "internal/memnet", "internal/door"},
+			Why: "worlds of ranks in one test process, for the tests of programs; the model of a bad network for those that lose packets, " +
+				"and a network in memory with the door by which an endpoint gets it",
+		},
 
 		// Programs.
 		{

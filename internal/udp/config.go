@@ -85,6 +85,8 @@ type Config struct {
 	AllowFragments bool
 	// Portable uses the implementation for systems without one of their own.
 	Portable bool
+	// Network, if not nil, takes the place of the system's sockets.
+	Network Network
 
 	readers bool             // with Portable: receive as systems without batches do; for tests
 	clock   func() time.Time // nil is time.Now; for tests

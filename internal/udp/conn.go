@@ -24,8 +24,9 @@ type Conn struct {
 	gate  gate
 	// sendOnly is Config.SendOnly: there may be paths of Echo.
 	sendOnly bool
-	// sleeping is held by the goroutine that is in Wait or Nap.
+	// sleeping is held by the goroutine that is in Wait or Nap. A Line has a lock of its own.
 	sleeping sync.Mutex
+	foreign  bool
 }
 
 // A Mover is the methods of a Conn that every packet uses.
@@ -72,15 +73,18 @@ func Open(cfg Config) (*Conn, error) {
 	var io backend
 	var ports []uint16
 	var err error
-	if cfg.Portable {
+	switch {
+	case cfg.Network != nil:
+		io, ports, err = openForeign(&cfg)
+	case cfg.Portable:
 		io, ports, err = openPortable(&cfg)
-	} else {
+	default:
 		io, ports, err = openNative(&cfg)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("udp: open %v: %w", cfg.Addr, err)
 	}
-	c := &Conn{io: io, ports: ports, local: netip.AddrPortFrom(cfg.Addr.Addr(), ports[0]), sendOnly: cfg.SendOnly}
+	c := &Conn{io: io, ports: ports, local: netip.AddrPortFrom(cfg.Addr.Addr(), ports[0]), sendOnly: cfg.SendOnly, foreign: cfg.Network != nil}
 	c.gate.idle = make(chan struct{}, 1)
 	return c, nil
 }
@@ -263,8 +267,10 @@ func (c *Conn) Wait(deadline time.Time) error {
 		return net.ErrClosed
 	}
 	defer c.gate.leave()
-	c.sleeping.Lock()
-	defer c.sleeping.Unlock()
+	if !c.foreign {
+		c.sleeping.Lock()
+		defer c.sleeping.Unlock()
+	}
 	return c.io.wait(deadline)
 }
 
@@ -288,8 +294,10 @@ func (c *Conn) Nap(timeout time.Duration) error {
 		return net.ErrClosed
 	}
 	defer c.gate.leave()
-	c.sleeping.Lock()
-	defer c.sleeping.Unlock()
+	if !c.foreign {
+		c.sleeping.Lock()
+		defer c.sleeping.Unlock()
+	}
 	return c.io.nap(timeout)
 }
 

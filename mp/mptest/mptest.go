@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/uetkit/uetkit/internal/memnet"
 	"github.com/uetkit/uetkit/mp"
 )
 
@@ -34,7 +35,8 @@ func Run(t testing.TB, n int, f func(c *mp.Comm)) {
 // RunWith is Run with settings. Rank, Size, Exchange and Address are Run's own.
 func RunWith(t testing.TB, n int, cfg mp.Config, f func(c *mp.Comm), opts ...Option) {
 	t.Helper()
-	worlds := Worlds(t, n, cfg, opts...)
+	m, worlds := open(t, n, cfg, opts)
+	defer m.watch(t, worlds)()
 	var wg sync.WaitGroup
 	for rank, w := range worlds {
 		wg.Go(func() {
@@ -61,9 +63,26 @@ func RunWith(t testing.TB, n int, cfg mp.Config, f func(c *mp.Comm), opts ...Opt
 // Worlds makes the n worlds of Run, one for each rank. The caller closes them.
 func Worlds(t testing.TB, n int, cfg mp.Config, opts ...Option) []*mp.World {
 	t.Helper()
+	_, worlds := open(t, n, cfg, opts)
+	return worlds
+}
+
+func open(t testing.TB, n int, cfg mp.Config, opts []Option) (*meeting, []*mp.World) {
+	t.Helper()
 	m := newMeeting(n)
 	for _, o := range opts {
 		o(m)
+	}
+	if m.memory != nil {
+		var err error
+		if m.mem, err = m.memory.open(); err != nil {
+			t.Fatalf("mptest: %v", err)
+		}
+		t.Cleanup(func() {
+			if t.Failed() {
+				t.Logf("mptest: the network was %v", m.memory)
+			}
+		})
 	}
 	if m.net != nil {
 		t.Cleanup(m.net.close)
@@ -75,6 +94,9 @@ func Worlds(t testing.TB, n int, cfg mp.Config, opts ...Option) []*mp.World {
 			k := cfg
 			k.Rank, k.Size, k.Address = rank, n, "127.0.0.1"
 			k.Exchange = &exchange{meeting: m, rank: rank}
+			if m.mem != nil {
+				m.join(&k, rank)
+			}
 			worlds[rank], errs[rank] = mp.Init(context.Background(), k)
 			if errs[rank] != nil {
 				m.fail(errs[rank])
@@ -85,7 +107,7 @@ func Worlds(t testing.TB, n int, cfg mp.Config, opts ...Option) []*mp.World {
 	if err := errors.Join(errs...); err != nil {
 		t.Fatalf("init: %v", err)
 	}
-	return worlds
+	return m, worlds
 }
 
 // A meeting is where the ranks of a process exchange cards.
@@ -96,6 +118,9 @@ type meeting struct {
 	err   error
 	full  chan struct{} // closed when all have come, or one has failed
 	net   *lossy        // nil: no relays
+	// memory is what Memory says and mem the network, nil on the loopback interface.
+	memory *Net
+	mem    *memnet.Network
 }
 
 func newMeeting(size int) *meeting {

@@ -42,6 +42,7 @@ func (d *Driver) start() {
 func (d *Driver) progress() {
 	defer close(d.sleeper.done)
 	timer := time.NewTimer(forever)
+	timer.Stop() // where time is virtual it would end with it
 	defer timer.Stop()
 	for {
 		d.h.lock()
@@ -65,7 +66,11 @@ func (d *Driver) progress() {
 				d.With(func() { d.fail(err) })
 			}
 		default:
-			timer.Reset(wait)
+			if wait == forever {
+				timer.Stop()
+			} else {
+				timer.Reset(wait)
+			}
 			select {
 			case <-d.sleeper.wake:
 			case <-timer.C:

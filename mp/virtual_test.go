@@ -1,0 +1,184 @@
+package mp_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/uetkit/uetkit/mp"
+	"github.com/uetkit/uetkit/mp/mptest"
+)
+
+// On a network in memory a message takes the time of the network and no other.
+func TestVirtualTime(t *testing.T) {
+	const delay = time.Second
+	mptest.RunVirtual(t, 2, mptest.Net{Delay: delay}, func(c *mp.Comm) {
+		ctx, begun := context.Background(), time.Now()
+		if c.Rank() == 0 {
+			ok(t, c.Send(ctx, []byte("x"), 1, 1))
+			return
+		}
+		_, err := c.Recv(ctx, make([]byte, 1), 0, 1)
+		if took := time.Since(begun); err != nil || took < delay || took > delay+10*time.Millisecond {
+			t.Errorf("a message took %v: %v", took, err)
+		}
+	})
+}
+
+// A rank that polls in a loop lets the others go on, and time with them.
+func TestVirtualPolling(t *testing.T) {
+	mptest.RunVirtual(t, 2, mptest.Net{Delay: time.Millisecond}, func(c *mp.Comm) {
+		ctx, begun := context.Background(), time.Now()
+		if c.Rank() == 0 {
+			for range 2 {
+				ok(t, c.Send(ctx, []byte("x"), 1, 1))
+			}
+			return
+		}
+		q, err := c.Irecv(make([]byte, 1), 0, 1)
+		ok(t, err)
+		const most = 1_000_000
+		polls := 0
+		for done := false; !done && err == nil && polls < most; polls++ {
+			_, done, err = q.Test()
+		}
+		ok(t, err)
+		for found := false; !found && err == nil && polls < most; polls++ {
+			_, found, err = c.Iprobe(0, 1)
+		}
+		if ok(t, err); polls == most {
+			t.Errorf("%d polls, and it is %v after the beginning", polls, time.Since(begun))
+		}
+		_, err = c.Recv(ctx, make([]byte, 1), 0, 1)
+		ok(t, err)
+	})
+}
+
+// On a network that loses everything a receive ends when its source is given up, which takes
+// seconds of virtual time.
+func TestVirtualLoss(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		worlds := mptest.Worlds(t, 2, fast, mptest.Memory(mptest.Net{Loss: 1}))
+		ok(t, worlds[0].World().Send(context.Background(), []byte("x"), 1, 1))
+		begun := time.Now()
+		_, err := worlds[1].World().Recv(limit(t), make([]byte, 1), 0, 1)
+		if !errors.As(err, new(*mp.ErrPeerFailed)) || time.Since(begun) < time.Second {
+			t.Errorf("a receive on a network that loses all, after %v: %v", time.Since(begun), err)
+		}
+		for _, w := range worlds {
+			ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+			_ = w.Close(ctx)
+			cancel()
+		}
+	})
+}
+
+// A recorder is a test that may fail.
+type recorder struct {
+	testing.TB
+	mu     sync.Mutex
+	said   strings.Builder
+	failed bool
+	ends   []func()
+}
+
+func (r *recorder) Helper()          {}
+func (r *recorder) Failed() bool     { r.mu.Lock(); defer r.mu.Unlock(); return r.failed }
+func (r *recorder) Cleanup(f func()) { r.ends = append(r.ends, f) }
+func (r *recorder) Errorf(format string, args ...any) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.failed = true
+	fmt.Fprintf(&r.said, format+"\n", args...)
+}
+func (r *recorder) Logf(format string, args ...any) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	fmt.Fprintf(&r.said, format+"\n", args...)
+}
+
+// Ranks that wait for ever end when the time of the network is up, and the test says on which
+// network that was.
+func TestVirtualLimit(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := &recorder{TB: t}
+		mptest.RunWith(r, 3, mp.Config{}, func(c *mp.Comm) {
+			if _, err := c.Recv(context.Background(), nil, mp.AnySource, 1); err != mp.ErrClosed {
+				t.Errorf("a receive in vain ended with %v", err)
+			}
+		}, mptest.Memory(mptest.Net{Seed: 4711, Limit: 5 * time.Second}))
+		for _, f := range r.ends {
+			f()
+		}
+		for _, want := range []string{"not ended after 5s", "Seed: 4711"} {
+			if !strings.Contains(r.said.String(), want) {
+				t.Errorf("it does not say %q: %s", want, r.said.String())
+			}
+		}
+	})
+}
+
+var badNets = map[string]mptest.Net{
+	"1 % loss":                    {Seed: 1, Loss: 0.01},
+	"5 % loss":                    {Seed: 2, Loss: 0.05},
+	"5 % loss, copies, reordered": {Seed: 3, Loss: 0.05, Duplicate: 0.02, Reorder: 0.1},
+}
+
+// Every collective, by each of its algorithms, on networks that lose, repeat and reorder.
+func TestVirtualCollectives(t *testing.T) {
+	for name, net := range badNets {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				for _, p := range []int{2, 5, 8} {
+					virtualCollectives(t, p, net)
+				}
+			})
+		})
+	}
+}
+
+func virtualCollectives(t *testing.T, p int, net mptest.Net) {
+	var algorithm mp.Algorithm
+	cfg := mp.Config{Choose: func(mp.Call) mp.Algorithm { return algorithm }}
+	worlds := mptest.Worlds(t, p, cfg, mptest.Memory(net))
+	for _, k := range collectives {
+		for _, a := range k.algs {
+			algorithm = a
+			for _, n := range []int{1, 100, 3000} {
+				err := all(worlds, func(c *mp.Comm) error { return k.do(limit(t), c, n, p-1) })
+				if err != nil {
+					t.Fatalf("%v by %v, %d ranks, %d elements: %v", k.kind, a, p, n, err)
+				}
+			}
+		}
+	}
+	closeAll(t, worlds)
+}
+
+// Programs end without a barrier on a network that loses one packet in twenty.
+func TestVirtualEndWithoutBarrier(t *testing.T) {
+	for i := range 500 {
+		size := []int{1, 100, 5000, 200_000}[i%4]
+		net := mptest.Net{Seed: uint64(i), Loss: 0.05}
+		mptest.RunVirtual(t, 2, net, func(c *mp.Comm) {
+			ctx := context.Background()
+			if c.Rank() == 0 {
+				ok(t, c.Send(ctx, pattern(size, byte(i)), 1, 1))
+				return
+			}
+			b := make([]byte, size)
+			st, err := c.Recv(ctx, b, 0, 1)
+			if ok(t, err); st.Len != size || string(b) != string(pattern(size, byte(i))) {
+				t.Errorf("round %d: %d bytes of %d, or others", i, st.Len, size)
+			}
+		})
+		if t.Failed() {
+			t.Fatalf("round %d", i)
+		}
+	}
+}
