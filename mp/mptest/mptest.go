@@ -92,7 +92,7 @@ func open(t testing.TB, n int, cfg mp.Config, opts []Option) (*meeting, []*mp.Wo
 	for rank := range n {
 		wg.Go(func() {
 			k := cfg
-			k.Rank, k.Size, k.Address = rank, n, "127.0.0.1"
+			k.Rank, k.Size, k.Address = rank, n+m.absent, "127.0.0.1"
 			k.Exchange = &exchange{meeting: m, rank: rank}
 			if m.mem != nil {
 				m.join(&k, rank)
@@ -121,6 +121,7 @@ type meeting struct {
 	// memory is what Memory says and mem the network, nil on the loopback interface.
 	memory *Net
 	mem    *memnet.Network
+	absent int // ranks of the world that never come
 }
 
 func newMeeting(size int) *meeting {

@@ -54,6 +54,12 @@ func Memory(n Net) Option {
 	return func(m *meeting) { m.memory = &n }
 }
 
+// Absent adds ranks to the world that never come: the last ones. Nobody may speak to them. It is for
+// tests of what large worlds cost.
+func Absent(ranks int) Option {
+	return func(m *meeting) { m.absent = ranks }
+}
+
 // RunVirtual is Run on a network in memory and in virtual time. It runs f in a bubble of testing/synctest: f
 // must not use channels, timers and contexts with ends from outside. A test that needs more, settings
 // for instance, calls synctest.Test itself, and RunWith or Worlds with Memory in it.
@@ -69,7 +75,9 @@ func (m *meeting) watch(t testing.TB, worlds []*mp.World) (stop func()) {
 		return func() {}
 	}
 	limit := cmp.Or(m.memory.Limit, 10*time.Minute)
+	closed := make(chan struct{})
 	late := time.AfterFunc(limit, func() {
+		defer close(closed)
 		t.Errorf("mptest: the ranks have not ended after %v", limit)
 		for _, w := range worlds {
 			ctx, cancel := context.WithTimeout(context.Background(), time.Second)
@@ -77,7 +85,11 @@ func (m *meeting) watch(t testing.TB, worlds []*mp.World) (stop func()) {
 			cancel()
 		}
 	})
-	return func() { late.Stop() }
+	return func() {
+		if !late.Stop() {
+			<-closed
+		}
+	}
 }
 
 // join lets a rank use the network in memory. Each rank has an address of its own, so that what
