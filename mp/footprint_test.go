@@ -44,7 +44,9 @@ func TestFootprint(t *testing.T) {
 			t.Errorf("a rank that was never spoken with takes %d bytes, want at most %d", silent, silentMax)
 		}
 
-		for _, long := range []int{8, 4 << 10, 256 << 10} {
+		// Not of longer messages: one that comes before its receive lies in memory that the endpoint
+		// keeps for the next, whoever sends that.
+		for _, long := range []int{8, 4 << 10} {
 			worlds := mptest.Worlds(t, few, mp.Config{}, mptest.Memory(mptest.Net{}), mptest.Absent(size-few))
 			// What a rank has of its own, whoever it speaks with, is there after it spoke with one.
 			talk(t, worlds, long, 1)
