@@ -49,19 +49,22 @@ type rankRow struct {
 	against    []string // names of MPIs
 	tests      []string
 	bar        func(test string, bytes int) float64
+	loss       int // of 1,000 packets, TCP and UDP; 0: on the loopback interface of the host
 }
 
 func atLeast(x float64) func(string, int) float64 { return func(string, int) float64 { return x } }
 
 var rankRows = []rankRow{
-	{"M1", "half a round trip", 2, []string{"openmpi", "mpich"}, []string{"lat:8"}, atLeast(1)},
-	{"M2", "stream, window 64", 2, []string{"openmpi", "mpich"}, []string{"bw:65536", "bw:1048576"}, atLeast(1.2)},
-	{"M3", "8 B messages, window 64", 2, []string{"openmpi", "mpich"}, []string{"bw:8"}, atLeast(5)},
-	{"M4", "collectives, a processor each", 2, []string{"openmpi", "mpich"}, collectives(16 << 20), atLeast(1)},
-	{"M5", "collectives", 4, []string{"openmpi"}, collectives(4 << 20), shared},
-	{"M5b", "collectives", 8, []string{"openmpi"}, collectives(1 << 20), shared},
-	{"M7", "Init and a barrier", 4, []string{"openmpi", "mpich"}, nil, atLeast(1)},
-	{"M7b", "Init and a barrier", 64, []string{"mpich"}, nil, atLeast(1)},
+	{name: "M1", what: "half a round trip", ranks: 2, against: []string{"openmpi", "mpich"}, tests: []string{"lat:8"}, bar: atLeast(1)},
+	{name: "M2", what: "stream, window 64", ranks: 2, against: []string{"openmpi", "mpich"}, tests: []string{"bw:65536", "bw:1048576"}, bar: atLeast(1.2)},
+	{name: "M3", what: "8 B messages, window 64", ranks: 2, against: []string{"openmpi", "mpich"}, tests: []string{"bw:8"}, bar: atLeast(5)},
+	{name: "M4", what: "collectives, a processor each", ranks: 2, against: []string{"openmpi", "mpich"}, tests: collectives(16 << 20), bar: atLeast(1)},
+	{name: "M5", what: "collectives", ranks: 4, against: []string{"openmpi"}, tests: collectives(4 << 20), bar: shared},
+	{name: "M5b", what: "collectives", ranks: 8, against: []string{"openmpi"}, tests: collectives(1 << 20), bar: shared},
+	{name: "M6", what: "1 % lost, 99th percentile", ranks: 2, against: []string{"openmpi"}, tests: []string{"lat.p99:8"}, bar: atLeast(10), loss: 10},
+	{name: "M6b", what: "1 % lost, 99th percentile", ranks: 4, against: []string{"openmpi"}, tests: []string{"allreduce.p99:8"}, bar: atLeast(10), loss: 10},
+	{name: "M7", what: "Init and a barrier", ranks: 4, against: []string{"openmpi", "mpich"}, bar: atLeast(1)},
+	{name: "M7b", what: "Init and a barrier", ranks: 64, against: []string{"mpich"}, bar: atLeast(1)},
 }
 
 // shared is the bar of ranks that share processors.
@@ -133,9 +136,9 @@ func parseFigures(out string) (figures, error) {
 	return f, nil
 }
 
-// run starts a job of an MPI, or one of mp by the launcher of that MPI.
-func (m mpi) run(dir string, mine bool, ranks int, seconds string, tests []string) (figures, error) {
-	args := slices.Clone(m.launch)
+// run starts a job of an MPI, or one of mp by the launcher of that MPI, behind prefix.
+func (m mpi) run(dir string, prefix []string, mine bool, ranks int, seconds string, tests []string) (figures, error) {
+	args := slices.Concat(prefix, m.launch)
 	program := filepath.Join(dir, m.name)
 	env := append(os.Environ(), m.env...)
 	if mine {
@@ -164,6 +167,28 @@ func (m mpi) run(dir string, mine bool, ranks int, seconds string, tests []strin
 	return parseFigures(string(out))
 }
 
+// lossyHost makes a network namespace with nothing but a loopback interface, on which loss of
+// 1,000 packets of TCP and UDP are lost where they arrive: the sender does not see it. It needs
+// root and nft. end removes it.
+func lossyHost(loss int) (name string, end func(), err error) {
+	name = fmt.Sprintf("bars%dl", os.Getpid())
+	end = func() { _ = exec.Command("ip", "netns", "del", name).Run() }
+	for _, line := range []string{
+		"ip netns add " + name,
+		"ip -n " + name + " link set lo up",
+		"ip netns exec " + name + " nft add table inet bars",
+		"ip netns exec " + name + " nft add chain inet bars in { type filter hook input priority 0 ; }",
+		fmt.Sprintf("ip netns exec %s nft add rule inet bars in meta l4proto { tcp, udp } numgen random mod 1000 < %d drop", name, loss),
+	} {
+		args := strings.Fields(line)
+		if out, err := exec.Command(args[0], args[1:]...).CombinedOutput(); err != nil {
+			end()
+			return "", nil, fmt.Errorf("%s: %w: %s", line, err, out)
+		}
+	}
+	return name, end, nil
+}
+
 // freePort returns an address on loopback that is free now.
 func freePort() (string, error) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -182,6 +207,15 @@ func (r rankRow) measure(dir string, there []string, reps int) error {
 	if len(against) == 0 {
 		return errors.New("no MPI to compare with is installed")
 	}
+	var prefix []string
+	if r.loss > 0 {
+		ns, end, err := lossyHost(r.loss)
+		if err != nil {
+			return err
+		}
+		defer end()
+		prefix = []string{"ip", "netns", "exec", ns}
+	}
 	const seconds = "0.1"
 	mine, best := map[string][]float64{}, map[string][]float64{}
 	for range reps {
@@ -190,7 +224,7 @@ func (r rankRow) measure(dir string, there []string, reps int) error {
 			// By each launcher, because they place the ranks differently. The better counts on
 			// both sides.
 			for _, own := range []bool{true, false} {
-				f, err := m.run(dir, own, r.ranks, seconds, r.tests)
+				f, err := m.run(dir, prefix, own, r.ranks, seconds, r.tests)
 				if err != nil {
 					return err
 				}

@@ -2,7 +2,8 @@
 //
 //	rank SECONDS TEST:BYTES...
 //
-// Rank 0 prints a line "TEST BYTES MICROSECONDS" for each, and "init 0 MICROSECONDS" first.
+// Rank 0 prints a line "TEST BYTES MICROSECONDS" for each, and "init 0 MICROSECONDS" first. Of a
+// TEST.p99 the time is the 99th percentile.
 package main
 
 import (
@@ -10,6 +11,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -110,12 +112,18 @@ func run(args []string) error {
 	say("init", 0, init[0])
 	for _, arg := range args[1:] {
 		name, size, _ := strings.Cut(arg, ":")
-		t, ok := tests[name]
+		kind, tail := strings.CutSuffix(name, ".p99")
+		t, ok := tests[kind]
 		n, err := strconv.Atoi(size)
 		if !ok || err != nil || n < 0 {
 			return fmt.Errorf("unknown test %q", arg)
 		}
-		us, err := t.measure(ctx, c, name, n, seconds)
+		us := 0.0
+		if tail {
+			us, err = t.tail(ctx, c, n)
+		} else {
+			us, err = t.measure(ctx, c, name, n, seconds)
+		}
 		if err != nil {
 			return fmt.Errorf("%s: %w", arg, err)
 		}
@@ -157,6 +165,33 @@ func (t test) measure(ctx context.Context, c *mp.Comm, name string, n int, secon
 	}
 	took, err = timed(int(rounds[0]))
 	return took.Seconds() * 1e6 / float64(rounds[0]) / float64(t.per), err
+}
+
+// tailRounds and tailLimit bound the rounds of a tail.
+const (
+	tailRounds = 20_000
+	tailLimit  = time.Minute
+)
+
+// tail returns the 99th percentile of tailRounds, or of those that tailLimit has time for, in
+// microseconds. The first number that rank 0 sends says that a round is the last.
+func (t test) tail(ctx context.Context, c *mp.Comm, n int) (float64, error) {
+	a, b := octets(make([]float64, n/8+1))[:max(n, 8)], octets(make([]float64, n/8+1))[:max(n, 8)]
+	took := make([]time.Duration, 0, tailRounds)
+	begun := time.Now()
+	for last := false; !last; {
+		at := time.Now()
+		if c.Rank() == 0 && (len(took) == tailRounds-1 || at.Sub(begun) > tailLimit) {
+			last, doubles(a)[0] = true, 1
+		}
+		if err := t.once(ctx, c, a, b); err != nil {
+			return 0, err
+		}
+		took = append(took, time.Since(at))
+		last = last || c.Rank() != 0 && doubles(b)[0] != 0
+	}
+	slices.Sort(took)
+	return float64(took[(len(took)*99+99)/100-1].Nanoseconds()) / 1e3 / float64(t.per), nil
 }
 
 // octets are the bytes of numbers, and doubles undoes that.
