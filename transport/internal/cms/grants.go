@@ -23,7 +23,10 @@ const (
 	lifeOpen  = 4
 	leastLife = time.Millisecond
 	firstLife = 10 * time.Millisecond
-	mostLife  = 500 * time.Millisecond
+	mostLife  = 100 * time.Millisecond
+	// longest is no less than the longest packet: a smaller grant could not pay for one of a source
+	// with another payload MTU.
+	longest = 33 * quantum
 	// farOff is how far a target may be beyond what was granted, in Most: more than any source
 	// asks for.
 	farOff = 16
@@ -108,7 +111,7 @@ func NewGrants(cfg GrantConfig) *Grants {
 	if g.cfg.BaseRTT <= 0 {
 		g.cfg.BaseRTT = defaultBaseRTT
 	}
-	g.turn = (int64(grantMTUs*cfg.MTU) + quantum - 1) &^ (quantum - 1)
+	g.turn = max((int64(grantMTUs*cfg.MTU)+quantum-1)&^(quantum-1), longest)
 	g.least = max(lifeRTTs*g.cfg.BaseRTT, leastLife)
 	if g.life = g.least; cfg.Rate == 0 {
 		g.life = max(g.least, firstLife)
@@ -236,7 +239,7 @@ func (g *Grants) Next(now time.Duration) (peer, at uint32, id uint8, credit uint
 	}
 	most := g.turn
 	if e.scant() {
-		most = int64(g.cfg.MTU)
+		most = longest
 	}
 	n := (min(ahead(e.target, e.granted), most) + quantum - 1) &^ (quantum - 1)
 	e.granted = (e.granted + uint32(n/quantum)) % creditMod
