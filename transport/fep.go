@@ -15,6 +15,7 @@ package transport
 
 import (
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"net/netip"
 	"time"
@@ -39,10 +40,12 @@ type FEP struct {
 	out   train
 	sec   *tss.Domain // nil means in clear
 	notes *notes      // nil unless Config.Notes
-	todo  agenda
-	form  format
-	rx    intake
-	talks talks
+	// lendMin is the length from which on a message may go by rendezvous.
+	lendMin uint
+	todo    agenda
+	form    format
+	rx      intake
+	talks   talks
 
 	unusual bool // barred or cfg.Datagram
 	barred  bool // Leave or Close was called
@@ -88,6 +91,12 @@ func New(cfg Config, rng *rand.Rand) (*FEP, error) {
 	}
 	if drawn {
 		cfg.Random = rng.Uint64
+	}
+	if cfg.Datagram {
+		cfg.RendezvousMin = 0 // nothing can be read
+	}
+	if f.lendMin = math.MaxUint; cfg.RendezvousMin > 0 {
+		f.lendMin = uint(cfg.RendezvousMin)
 	}
 	f.ses = ses.New(cfg.Messages)
 	f.pds = pds.New(pds.Config{
@@ -169,7 +178,7 @@ func (f *FEP) Post(now time.Duration, op *Op) error {
 	var ln *lane
 	if short := p.short; short != nil && short.Usable() && n <= f.cfg.ShortMessage && !op.Ordered {
 		ln = &f.lanes[short.Slot] // the same lane that f.lane would return
-	} else if ln = f.lane(now, op.Peer, p, n, op.Ordered); ln == nil {
+	} else if ln = f.lane(now, op.Peer, p, f.laneLen(op, n), op.Ordered); ln == nil {
 		return ErrFull // no PDC can be opened now
 	}
 	sends := f.ses.Sends()
@@ -184,7 +193,7 @@ func (f *FEP) Post(now time.Duration, op *Op) error {
 	answer := p.speak(sends)
 	f.talks.answer = answer && p.talk.goesOn
 	p.talk.answer = answer && op.Level < LevelDelivery && !op.Visible // otherwise somebody waits for the completion
-	if op.Kind < OpSend && reads(op.Kind) || op.Fence || f.ses.SomeFences() {
+	if op.Kind < OpSend && reads(op.Kind) || op.Fence || f.ses.SomeFences() || uint(n) >= f.lendMin {
 		var held bool
 		if n, held = f.postedRare(op, h, p, ln, n); held {
 			return nil
@@ -202,13 +211,22 @@ func (f *FEP) Post(now time.Duration, op *Op) error {
 // reads reports whether an operation gets bytes from the memory of the peer.
 func reads(k OpKind) bool { return k == OpRead || k == OpFetch }
 
-// postedRare is Post's part for a send that may be a read or wait at a fence. It returns how many bytes
+// laneLen is the length by which the lane of a message of n bytes is chosen. A rendezvous send goes where
+// short messages go.
+func (f *FEP) laneLen(op *Op, n int) int {
+	if uint(n) >= f.lendMin && f.ses.Lends(op) {
+		return wire.RendezvousLen
+	}
+	return n
+}
+
+// postedRare is Post's part for a send that may be a read, go by rendezvous or wait at a fence. It returns how many bytes
 // the send gives its lane, and whether a fence holds it.
 //
 //go:noinline
 func (f *FEP) postedRare(op *Op, h ses.Handle, p *peer, ln *lane, n int) (bytes int, held bool) {
-	if reads(op.Kind) {
-		f.talks.answer, p.talk.answer = false, false
+	if reads(op.Kind) || f.ses.Lent(h) {
+		f.talks.answer, p.talk.answer = false, false // the peer reads first
 	}
 	if (op.Fence || f.ses.Fenced(op.Endpoint, uint32(op.Peer))) && f.ses.Fence(h, op.Fence) {
 		p.talk.answer = false // the packets before the fence need an ACK, too
@@ -218,6 +236,9 @@ func (f *FEP) postedRare(op *Op, h ses.Handle, p *peer, ln *lane, n int) (bytes 
 	}
 	if f.asks(h, ln) {
 		return 0, false
+	}
+	if uint(n) >= f.lendMin {
+		_, n, _ = f.ses.Info(h)
 	}
 	return n, false
 }

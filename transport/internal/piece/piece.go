@@ -37,6 +37,8 @@ const (
 	Atomic Kind = 0x100
 	// Small, of read data, means that it answers a request without a message id.
 	Small Kind = 0x200
+	// Loan is a message whose bytes the target reads: it carries none, and says where they are.
+	Loan Kind = 0x400
 )
 
 // Last reports whether the message has no piece after p.

@@ -36,6 +36,11 @@ func (s *SES) again(m *send) bool {
 	case wire.RCUndeliverable:
 		return m.restartLost()
 	case wire.RCUnsupportedOp:
+		if m.loan != nil && !m.ordered {
+			s.readers[m.peer] = supportNo
+			s.unlend(m)
+			return true
+		}
 		if !m.mayDefer() || m.wasOrdered {
 			return false
 		}
@@ -104,9 +109,12 @@ func (s *SES) retry(now time.Duration) {
 	clear(s.stirred)
 	s.stirred = s.stirred[:0]
 	for len(s.waiting) > 0 && s.waiting[0].retryAt <= now {
-		if m := s.waiting[0]; m.phase == phaseDeferred {
+		switch m := s.waiting[0]; m.phase {
+		case phaseDeferred:
 			s.notRestarted(m)
-		} else {
+		case phaseLent:
+			s.notRead(m)
+		default:
 			s.makeReady(m)
 		}
 	}
@@ -187,7 +195,7 @@ func (s *SES) rewind(m *send, again bool) {
 	if m.read != nil {
 		s.reask(m)
 	}
-	if m.read != nil || m.operands != 0 {
+	if m.read != nil || m.operands != 0 || m.loan != nil {
 		m.phase = phaseAsk
 	}
 	if again {
@@ -223,7 +231,7 @@ func (s *SES) unwait(m *send) {
 		}
 	case phaseReady:
 		s.ready.remove(m)
-	case phaseDeferred:
+	case phaseDeferred, phaseLent:
 		s.unwaitDeferred(m)
 	default:
 		return

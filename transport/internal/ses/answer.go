@@ -76,6 +76,8 @@ func (s *SES) result(m *send, rsp *wire.Rsp) {
 	case m.defers(rsp):
 		s.stopPieces(m)
 		return
+	case m.loan != nil && unmatched(rsp):
+		m.loan.kept = true
 	case m.match && unmatched(rsp) && !m.noResponse && m.cause == OK: // R-CMPL-12, R-CMPL-19
 		m.cause = Untold
 	}
@@ -139,7 +141,7 @@ func (s *SES) Awaits(pdc uint32) bool {
 		return false
 	}
 	for i := range s.sends.used {
-		if m := s.sends.at(i); (m.phase == phaseResult || m.phase == phaseDeferred) && m.promised == pdc {
+		if m := s.sends.at(i); m.promised == pdc && (m.phase == phaseResult || m.phase == phaseDeferred || m.phase == phaseLent) {
 			return true
 		}
 	}
@@ -177,7 +179,9 @@ func (s *SES) unpromise(pdc uint32, c Cause) {
 	for i := range s.sends.used {
 		m := s.sends.at(i)
 		switch {
-		case m.promised != pdc || m.phase != phaseResult && m.phase != phaseDeferred:
+		case m.promised != pdc || m.phase != phaseResult && m.phase != phaseDeferred && m.phase != phaseLent:
+		case m.phase == phaseLent:
+			s.lentGone(m, c)
 		case m.phase == phaseDeferred && c == Closed:
 			s.recheck(m)
 		default:
@@ -305,7 +309,7 @@ func (s *SES) stop(m *send, c Cause, nack wire.NackCode) {
 	case phaseResult:
 		s.waitResult--
 		m.phase = phaseSent
-	case phaseDeferred:
+	case phaseDeferred, phaseLent:
 		s.unwait(m)
 	}
 	if m.open == 0 && m.phase == phaseSent {
@@ -337,10 +341,17 @@ func (s *SES) allAnswered(m *send) {
 		if m.deferred {
 			m.unexecuted = true // the target has its header alone
 		} // else an RTR proves nothing: it may be of another life of the target, to which a late copy came
-		if (m.deferred || m.restart != 0) && (m.cause == Cancelled || m.cause == NotReady) {
+		switch {
+		case m.loan != nil && m.cause == Cancelled:
+			s.recall(m)
+		case (m.deferred || m.restart != 0) && (m.cause == Cancelled || m.cause == NotReady):
 			s.tellCancelled(m)
 		}
 		s.endSend(m)
+		return
+	}
+	if m.loan != nil {
+		s.awaitRead(m)
 		return
 	}
 	if m.deferred {
@@ -383,15 +394,18 @@ func (s *SES) endSend(m *send) {
 	if len(s.fences) > 0 {
 		s.passed(m)
 	}
-	if m.phase == phaseResult || m.phase == phaseDeferred {
+	if m.phase == phaseResult || m.phase == phaseDeferred || m.phase == phaseLent {
 		s.waitResult--
 	}
 	s.forgetToken(m)
+	if m.loan != nil {
+		s.endLoan(m)
+	}
 	s.freeBytes(m)
 	if m.read != nil {
 		s.endRead(m)
 	}
-	m.hdr.BufOff, m.checking, m.operands, m.commit, m.match = 0, false, 0, commitNone, false
+	m.hdr.BufOff, m.checking, m.operands, m.commit, m.match, m.mayLend = 0, false, 0, commitNone, false, false
 	if len(s.recuts) != 0 {
 		delete(s.recuts, m.self)
 	}
@@ -409,6 +423,9 @@ func (s *SES) failed(m *send) {
 	e := s.sendEvent(m)
 	e.Cause, e.RC, e.Nack = m.cause, m.rc, m.nack
 	e.Unknown = !m.unexecuted && m.cause != Rejected && (m.read == nil || m.operands != 0) || m.commit == commitAsked
+	if m.loan != nil {
+		e.Unknown = m.loan.mayBeRead()
+	}
 }
 
 // sendEvent makes the event of a message that succeeded.

@@ -191,6 +191,10 @@ func (s *SES) msgError(src Source, r *wire.ReqStd) *Result {
 	if len(s.offers) != 0 && s.rendezvousError(src, r) {
 		return s.done(0)
 	}
+	if m := s.lentTo(src.Peer, r.Match); m != nil {
+		s.endLent(m, Rejected, wire.RCUndeliverable)
+		return s.done(0)
+	}
 	if i, ok := s.serveOf[serveKey{src.PDC, r.MsgID}]; ok {
 		s.stopServe(i, s.serves.at(i))
 		return s.done(0)

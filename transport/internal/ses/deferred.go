@@ -66,6 +66,10 @@ func (s *SES) postedMatch(m *send) {
 	}
 }
 
+// mostAsks bounds the sends when one begins that asks for a message which has its receive. Beyond maxSends, because all of
+// these may wait for the peer, which has as many that wait for this side.
+const mostAsks = maxSends + mostQuestions + 64
+
 // mostQuestions bounds the questions beyond maxSends. Arbitrary.
 const mostQuestions = 256
 
@@ -284,6 +288,10 @@ func (s *SES) unwaitDeferred(m *send) {
 // tellCancelled tells the target of a deferred message, which has asked for it, that it will not
 // come. Its caller ends the message, of which no piece was sent since.
 func (s *SES) tellCancelled(m *send) {
+	if m.loan != nil && m.loan.told {
+		s.recall(m)
+		return
+	}
 	if !m.mayDefer() || s.numSends >= maxSends || s.closed || s.ended {
 		return
 	}

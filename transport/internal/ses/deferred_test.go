@@ -61,8 +61,16 @@ func (d *duo) send(tag uint64, n int, ordered bool) Handle {
 	if err != nil {
 		d.t.Fatal(err)
 	}
-	d.a.waiting = append(d.a.waiting, h)
+	d.a.queue(h, false)
 	return h
+}
+
+// queue has a send, which was just posted, wait for its turn.
+func (e *end) queue(h Handle, fence bool) {
+	if !e.SomeFences() || !e.Fence(h, fence) {
+		e.On(h, e.src.PDC)
+		e.waiting = append(e.waiting, h)
+	}
 }
 
 // recv posts a tagged receive of n bytes at b.
@@ -87,6 +95,7 @@ func (d *duo) step(e *end) bool {
 		}
 	}
 	for h, ok := e.Unfenced(); ok; h, ok = e.Unfenced() {
+		e.On(h, e.src.PDC)
 		e.waiting = append(e.waiting, h)
 	}
 	for ev := e.SES.Event(); ev != nil; ev = e.SES.Event() {
@@ -206,7 +215,8 @@ func (d *duo) atRest() {
 		if e.in.live() == e.dead {
 			e.SES.PDCGone(d.b.src.PDC, Closed) // what was refused is not kept for ever
 		}
-		if !e.Idle() || e.in.live() != 0 || e.peers.live() != 0 || e.waitResult != 0 || len(e.tokens) != 0 || len(e.offers) != 0 || e.pulls.live() != 0 || len(e.byLent) != 0 {
+		if !e.Idle() || e.in.live() != 0 || e.peers.live() != 0 || e.waitResult != 0 || len(e.tokens) != 0 || len(e.offers) != 0 || e.pulls.live() != 0 || len(e.byLent) != 0 ||
+			len(e.loans) != 0 || e.numServes != 0 {
 			d.t.Errorf("left: idle %v, %d inbound, %d peers, %d wait, %d tokens, %d offers", e.Idle(), e.in.live(), e.peers.live(), e.waitResult, len(e.tokens), len(e.offers))
 		}
 	}
@@ -557,7 +567,7 @@ func TestDeferredForTooLong(t *testing.T) {
 func TestDeferredForgeries(t *testing.T) {
 	d, h := deferredOne(t, nil)
 	g := newRig(t, func(c *Config) { c.UnexpectedBytes, c.UnexpectedShare = 32<<10, 1 })
-	g.mate.deferMin = 1
+	g.mate.deferMin, g.mate.longMin = 1, 1
 	g.mate.tokens, g.mate.supports = map[uint16]*send{}, map[uint32]support{0: supportYes}
 	forged := srcA
 	forged.Unproven = true

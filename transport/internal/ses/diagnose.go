@@ -69,7 +69,7 @@ func (s *SES) EachSend(fn func(v *SendView)) {
 			v.Stage = StageAnswers
 		case phaseWait, phaseReady:
 			v.Stage, v.Taken = StageAgain, 0
-		case phaseResult, phaseDeferred:
+		case phaseResult, phaseDeferred, phaseLent:
 			v.Stage = StageResult
 		}
 		fn(&v)

@@ -49,7 +49,7 @@ func (s *SES) Undelivered(now, patience time.Duration, taken bool, to func(peer 
 		switch {
 		case m.phase == phaseFree || m.phase == phaseResult || taken && !m.copied && !m.silent:
 		case m.kind == evNotice:
-		case patience > 0 && (m.phase == phaseWait || m.phase == phaseDeferred) && m.notReady != 0 && now-m.notReady >= patience:
+		case patience > 0 && (m.phase == phaseWait || m.phase == phaseDeferred || m.phase == phaseLent && m.loan.handed == 0) && m.notReady != 0 && now-m.notReady >= patience:
 		case to(m.peer):
 			return true
 		}
@@ -234,7 +234,7 @@ func (s *SES) PeerGone(peer uint32, c Cause) {
 		m := s.sends.at(i)
 		switch {
 		case m.phase == phaseFree || m.peer != peer:
-		case m.phase == phaseResult:
+		case m.phase == phaseResult || m.phase == phaseLent:
 			s.stop(m, c, 0)
 		case m.phase == phaseWait || m.phase == phaseReady || m.unbegun() && m.open == 0:
 			s.Abandon(handleOf(i, m), c)

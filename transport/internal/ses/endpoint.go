@@ -230,11 +230,18 @@ func (s *SES) withdraw(m *send) {
 		s.tellCancelled(m)
 		m.cause, m.rc, m.unexecuted = Cancelled, 0, true
 		s.endSend(m)
+	case m.phase == phaseLent:
+		s.unwait(m)
+		s.recall(m)
+		m.cause = Cancelled
+		s.endSend(m)
 	case m.phase == phaseResult || m.phase == phaseSent && m.open == 0:
 		m.cause = Cancelled
 		s.endSend(m)
 	default:
-		m.odd = true
+		if m.odd = true; m.loan != nil {
+			s.callIn(m.loan)
+		}
 		if m.cause == OK {
 			m.cause = Cancelled
 		}

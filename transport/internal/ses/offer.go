@@ -192,7 +192,7 @@ func (s *SES) askRestart(key offerKey) {
 		}
 		return
 	}
-	if s.numSends >= maxSends {
+	if s.numSends >= mostAsks {
 		s.unasked = append(s.unasked, key)
 		return
 	}
@@ -312,6 +312,13 @@ func (s *SES) endNotice(m *send) {
 	token, _ := m.hdr.RTRTokens()
 	if op == wire.OpDeferrableRTR && token == 0 && !s.closed && !s.ended {
 		s.supportAnswered(m)
+	}
+	switch {
+	case op != wire.OpNoOp || s.closed || s.ended:
+	case m.flags != 0:
+		s.readerAnswered(m)
+	default:
+		s.lentAnswered(m)
 	}
 	hdr := m.hdr
 	m.hdr.Initiator, m.hdr.BufOff = m.ep.Initiator, 0

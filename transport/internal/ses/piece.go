@@ -46,6 +46,8 @@ func (s *SES) peekRare(h Handle, m *send, mtu uint32) (piece.Piece, bool) {
 		return piece.Piece{Msg: uint32(h), Off: m.next, Kind: kind | piece.Last}, true
 	case m.phase == phaseRecut:
 		return s.peekRecut(h, m, mtu), true
+	case m.phase == phaseAsk && m.loan != nil:
+		return s.peekLoan(h, m)
 	case m.phase == phaseAsk:
 		return s.peekAsk(h, m, mtu)
 	}
@@ -56,8 +58,11 @@ func (s *SES) peekRare(h Handle, m *send, mtu uint32) (piece.Piece, bool) {
 // counts them until then. It returns 0 if the message ended.
 func (s *SES) Left(h Handle) (n int) {
 	_, m := s.lookup(h)
-	if m == nil || m.phase != phaseData && m.phase != phaseError && m.phase != phaseRecut && (m.phase != phaseAsk || m.operands == 0) {
+	if m == nil || m.phase != phaseData && m.phase != phaseError && m.phase != phaseRecut && (m.phase != phaseAsk || m.operands == 0 && m.loan == nil) {
 		return 0
+	}
+	if m.loan != nil {
+		return wire.RendezvousLen - int(m.next)
 	}
 	if m.phase == phaseRecut {
 		for _, p := range s.recuts[m.self] {
@@ -111,6 +116,8 @@ func (s *SES) encode(b []byte, p piece.Piece, first bool) []byte {
 		return s.encodeEnd(b, m, p)
 	case p.Kind&piece.Atomic != 0 && p.Kind&(piece.Void|piece.Noop) == 0:
 		return s.encodeAtomic(b, m, p, first)
+	case p.Kind&piece.Loan != 0:
+		return s.encodeLoan(b, m, p, first)
 	case p.Kind&piece.Ask != 0:
 		return s.encodeAsk(b, m, p, first)
 	case p.Error():

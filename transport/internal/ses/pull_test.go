@@ -891,7 +891,7 @@ func TestPullOutlivesItsPDC(t *testing.T) {
 func TestPullWaitsForAPlace(t *testing.T) {
 	g := newRig(t)
 	g.recv(Recv{Tagged: true, Tag: 7, Buf: make([]byte, 5000), Context: "r"})
-	g.numSends = maxSends
+	g.numSends = mostAsks
 	g.want(srcA, announcement{tag: 7, body: pattern(5000), key: 5}.packets(g.SES)[0], "default OK 5000")
 	g.Advance(time.Second)
 	if _, ok := g.Resend(); ok {

@@ -62,12 +62,12 @@ func (s *SES) readInto(m *send, into []byte) {
 	*m.read = reading{m: m, into: into}
 }
 
-// On tells by which PDC a read goes, or what fetches, which is queued there. It reports whether h is
+// On tells by which PDC a read goes, or what fetches, or a rendezvous send, which is queued there. It reports whether h is
 // one of these.
 func (s *SES) On(h Handle, pdc uint32) bool {
 	_, m := s.lookup(h)
 	if m == nil || m.read == nil {
-		return false
+		return m != nil && m.odd && s.standsFor(m, pdc)
 	}
 	if s.reads == nil {
 		s.reads = make(map[uint16]*reading)
@@ -133,7 +133,7 @@ func (m *send) asks(off uint32) uint32 { return min(m.read.step, m.hdr.ReqLen-of
 // Paced reports whether h is a read that asks for no more before something has come.
 func (s *SES) Paced(h Handle) bool {
 	_, m := s.lookup(h)
-	return m != nil && m.phase == phaseAsk
+	return m != nil && m.phase == phaseAsk && m.loan == nil
 }
 
 // encodeAsk appends a piece of a read. The first piece of several says how much it asks for where

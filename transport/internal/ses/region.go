@@ -74,6 +74,7 @@ type Region struct {
 	serial uint64  // number of the region in its SES, from 1 on; 0: it was removed
 	taken  bool    // SingleUse: a message accesses it
 	other  *Region // the next one with the same key, of another endpoint
+	loan   *loan   // that it is part of, nil if it was registered
 	place  int     // in regions.all
 }
 
@@ -178,7 +179,7 @@ func (s *SES) closeRegions(ep EndpointID) {
 func (s *SES) NewKey() uint64 {
 	for {
 		k := s.cfg.Random()&(wire.MKeyVendor|wire.MKeyRKey) | wire.MKeyProvider
-		if s.byKey[k] == nil {
+		if s.byKey[k] == nil && s.loans[k] == nil {
 			return k
 		}
 	}

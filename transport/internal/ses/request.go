@@ -45,6 +45,9 @@ func (s *SES) request(r *wire.ReqStd, data []byte) *Result {
 		return s.readyToRestart(&s.src, r)
 	}
 	if rc := s.check(r); rc != wire.RCNull {
+		if r.Opcode == wire.OpRead && len(s.loans) != 0 && s.lentTo(s.src.Peer, r.Match) != nil {
+			return s.serveRead(&s.src, r) // after Leave, too
+		}
 		return s.refuse(s.src, r, rc, uint32(r.PayloadLen))
 	}
 	switch r.Opcode {

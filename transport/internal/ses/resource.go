@@ -129,6 +129,7 @@ func (s *SES) forgetIdle() {
 // message to it.
 func (s *SES) Forget(peer uint32) {
 	delete(s.supports, peer)
+	delete(s.readers, peer)
 	if int(peer) < len(s.tops) {
 		s.tops[peer] = 0
 	}
@@ -182,13 +183,16 @@ func (s *SES) gated(m *send) bool {
 // message does not wait for others.
 func (s *SES) Hold(h Handle) (n int, ok bool) {
 	_, m := s.lookup(h)
-	if m == nil || m.phase != phaseData || m.next != 0 || !m.ordered || !s.gated(m) {
+	if m == nil || m.phase != phaseData && (m.phase != phaseAsk || m.loan == nil) || m.next != 0 || !m.ordered || !s.gated(m) {
 		return 0, false
 	}
 	r := s.resource(m)
 	m.phase, m.retryAt, m.rc = phaseWait, 0, r.rc
 	s.stamp(m)
 	s.hold(r, m)
+	if m.loan != nil {
+		return wire.RendezvousLen, true
+	}
 	return int(m.hdr.ReqLen), true
 }
 

@@ -20,6 +20,7 @@ type Handle uint32
 //	phaseData → phaseWait → phaseReady → phaseData kept by Hold before it began
 //	phaseSent → phaseResult                       NO_RESPONSE came, RESPONSE to come
 //	phaseSent → phaseDeferred → phaseReady        deferred by the target, until its RTR
+//	phaseAsk → phaseSent → phaseLent              of a rendezvous send: it is to be read
 //	phaseData, phaseSent → phaseRecut → the same  pieces came back to be cut anew (F7)
 type phase uint8
 
@@ -32,8 +33,9 @@ const (
 	phaseReady
 	phaseResult
 	phaseRecut // parts of pieces are to be sent before what follows
-	phaseAsk   // of a read, in place of phaseData
+	phaseAsk   // of a read, an atomic operation and a rendezvous send, in place of phaseData
 	phaseDeferred
+	phaseLent // the target has its announcement, and is to read it
 )
 
 // A send is one outbound message.
@@ -81,12 +83,14 @@ type send struct {
 	read     *reading      // nil unless it is a read, or fetches
 	loose    int32         // its index in resource.loose
 	operands uint32        // of an atomic operation: its request_length
-	promised uint32        // phaseResult, phaseDeferred: the PDC of the response that says so
+	loan     *loan         // nil unless it goes by rendezvous
+	promised uint32        // phaseResult, phaseDeferred: the PDC of the response that says so; phaseLent: that stands for it
 	restart  uint32        // the target's restart token, from an RTR that was not heeded yet
 	withData bool          // of LevelCommit: header data goes with the question
-	sweeps   uint8         // phaseDeferred: how many there were since its target was heard about it
+	sweeps   uint8         // phaseDeferred, phaseLent: how many there were since its target was heard about it
+	mayLend  bool          // it goes by rendezvous if its target turns out to read such sends
 
-	_ [38]byte // whole cache lines
+	_ [29]byte // whole cache lines
 }
 
 // A commitStage is how far a send of LevelCommit is.
@@ -172,8 +176,8 @@ func (s *SES) Send(now time.Duration, op *Op) (Handle, error) {
 	}
 	if op.Level > LevelDelivery {
 		s.postedStrong(m, op)
-	} else if uint(n) >= s.deferMin {
-		s.postedLong(m)
+	} else if uint(n) >= s.longMin {
+		s.postedLonger(m, op)
 	}
 	return handleOf(m.self, m), nil
 }
@@ -195,10 +199,21 @@ func (s *SES) postedStrong(m *send, op *Op) {
 	switch {
 	case op.Level == LevelMatch && !op.Kind.RMA():
 		m.match = true
-		s.postedMatch(m)
+		if !s.Lends(op) || !s.postedLent(m) {
+			s.postedMatch(m)
+		}
 	case commits(op):
 		m.commit, m.withData = commitWaits, op.HasData
 		m.wireFlags &^= wire.SESHD
+	case uint(m.hdr.ReqLen) >= s.longMin:
+		s.postedLonger(m, op)
+	}
+}
+
+// postedLonger prepares a send of longMin bytes or more.
+func (s *SES) postedLonger(m *send, op *Op) {
+	switch {
+	case s.Lends(op) && s.postedLent(m):
 	case uint(m.hdr.ReqLen) >= s.deferMin:
 		s.postedLong(m)
 	}
@@ -326,10 +341,14 @@ func (s *SES) newID() uint16 {
 func (s *SES) freeID(id uint16) { s.ids[id>>6] &^= 1 << (id & 63) }
 
 // Info returns the peer of a message, its length in bytes, and whether it is Ordered. All are
-// zero if it ended.
+// zero if it ended. The length of a rendezvous send is that of its announcement.
 func (s *SES) Info(h Handle) (peer uint32, length int, ordered bool) {
 	if _, m := s.lookup(h); m != nil {
-		return m.peer, int(m.hdr.ReqLen), m.ordered
+		n := int(m.hdr.ReqLen)
+		if m.loan != nil {
+			n = wire.RendezvousLen
+		}
+		return m.peer, n, m.ordered
 	}
 	return 0, 0, false
 }
@@ -345,6 +364,7 @@ func (s *SES) Seq(h Handle) uint64 {
 // unbegun reports whether no piece was handed out in this attempt.
 func (m *send) unbegun() bool {
 	return (m.phase == phaseData || m.phase == phaseAsk) && m.next == 0 || m.phase == phaseWait || m.phase == phaseReady || m.phase == phaseDeferred ||
+		m.phase == phaseLent && m.loan.handed == 0 ||
 		m.checking && m.phase == phaseError && m.open == 0
 }
 

@@ -98,6 +98,9 @@ func (s *SES) serveRead(src *Source, r *wire.ReqStd) *Result {
 		return s.rejected(wire.RCUnsupportedSize) // S-RMA-21
 	}
 	g, rc := s.region(r, RemoteRead)
+	if rc == wire.RCBadMKey && len(s.loans) != 0 {
+		g, rc = s.borrowed(src, r)
+	}
 	i, known := s.serveOf[serveKey{src.PDC, r.MsgID}]
 	known = known && !s.small
 	switch {
@@ -123,7 +126,7 @@ func (s *SES) serveRead(src *Source, r *wire.ReqStd) *Result {
 		return s.done(0) // S-RMA-16
 	}
 	// S-RMA-12. The reference provider asks for all of a short read without EOM.
-	if r.ReqLen <= maxInline && r.Flags&wire.SESSOM != 0 && end == uint64(r.ReqLen) && !known && !src.Unproven {
+	if r.ReqLen <= maxInline && r.Flags&wire.SESSOM != 0 && end == uint64(r.ReqLen) && !known && !src.Unproven && g.loan == nil {
 		data := g.Append(s.inline[:0], g.Offset(r), n)
 		s.wasRead(s.to.id, g, src.Peer, r.Initiator, r.ReqLen)
 		if g.SingleUse {
@@ -194,6 +197,9 @@ func (s *SES) newServe(src *Source, r *wire.ReqStd, g *Region, q *returns) int32
 	s.numServes++
 	if src.Unproven {
 		s.unprovenServes++
+	}
+	if g.loan != nil {
+		g.loan.serves++
 	}
 	g.taken = g.SingleUse
 	i := s.serves.get()
@@ -276,7 +282,9 @@ func (s *SES) PeekReturn(pdc uint32, mtu int) (piece.Piece, bool) {
 // the read waits for the answer to it.
 func (s *SES) AppendReturn(b []byte, p piece.Piece) []byte {
 	sv := s.serves.at(int32(p.Msg - 1))
-	sv.open++
+	if sv.open++; sv.region.loan != nil {
+		s.lentOut(sv.region.loan, p.Len)
+	}
 	q := s.returns[sv.pdc]
 	r := &q.q[q.head]
 	if r.off, r.len = r.off+p.Len, r.len-p.Len; r.len == 0 {
@@ -384,8 +392,12 @@ func (s *SES) endServe(i int32, sv *serve) {
 		s.leaveCommit(sv)
 	}
 	s.fetched -= len(sv.old)
+	l, off, length, whole := sv.region.loan, sv.base, sv.length, !sv.gone
 	sv.region, sv.old = nil, nil
 	s.serves.put(i)
+	if l != nil {
+		s.returnedLoan(l, off, length, whole)
+	}
 }
 
 // wasRead reports a read to this side, if its owner asked (R-CQ-115, R-CNTR-07).

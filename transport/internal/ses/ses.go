@@ -14,7 +14,7 @@
 //
 // The files. endpoint.go: whom a request is for. Sending: op.go, send.go, piece.go (cutting),
 // answer.go (responses, and how a send ends), again.go (sending again), resource.go (order behind a
-// refusal), fence.go, deferred.go. Receiving: request.go (checks, messages of one packet),
+// refusal), fence.go, deferred.go, lend.go (rendezvous sends). Receiving: request.go (checks, messages of one packet),
 // region.go (memory that peers may access), write.go, forms.go (other headers), response.go,
 // match.go, recv.go, multi.go, look.go, inbound.go (messages of several packets), dead.go (those
 // that ended in error), unexpected.go, offer.go (messages kept as headers), pull.go (rendezvous sends),
@@ -94,6 +94,11 @@ type Config struct {
 	// instead of keeping its bytes the target keeps its header, and asks for all of it when a
 	// receive has matched it. 0 means 16 KiB, a negative value that no send may.
 	DeferrableMin int
+
+	// RendezvousMin is the length in bytes from which on a send goes by rendezvous, if its target reads
+	// such sends: the target is told where the message is, and reads it when a receive has
+	// matched. 0, or a negative value, means that none does.
+	RendezvousMin int
 
 	// RNRTimeout bounds how long a message is sent again to a target that answers but is not ready
 	// (NO_MATCH, DISABLED_GEN), or has deferred it. 0 means no limit; a negative value makes the
@@ -176,6 +181,7 @@ type SES struct {
 
 	outgoing
 	deferring
+	lending
 	posted
 	incoming
 	offering
@@ -265,6 +271,7 @@ type Stats struct {
 	MsgsTx, BytesTx uint64 // sends that succeeded
 	SendErrors      uint64
 	Resends         uint64 // messages sent again after NO_MATCH and the like
+	Lent            uint64 // sends that went by rendezvous
 	LateErrors      uint64 // sends that failed after their success was reported (R-CMPL-17)
 	MsgsRx, BytesRx uint64 // messages received, truncated ones too; bytes placed
 	RecvErrors      uint64
@@ -322,6 +329,7 @@ func New(cfg Config) *SES {
 	s.store.init(int((cfg.UnexpectedBytes+chunkLen-1)/chunkLen) + numClasses)
 	s.copies.init(0)
 	s.deferring.init(cfg.DeferrableMin, uint16(s.hash(uint64(cfg.FirstID), 4)))
+	s.lending.init(cfg.RendezvousMin, s.deferMin)
 	first, _ := s.Open(cfg.EndpointConfig) // cannot fail: there is no other endpoint
 	s.to = s.endpoints[first]
 	return s
@@ -384,6 +392,7 @@ func (s *SES) sweep(now time.Duration) {
 		s.sweepInbound()
 		s.sweepReads()
 		s.sweepDeferred()
+		s.sweepLent()
 		s.sweepServes()
 	}
 }
@@ -407,14 +416,14 @@ func (s *SES) advanceWaiting(now time.Duration) {
 
 // Waits reports whether NextTimeout may return a time.
 func (s *SES) Waits() bool {
-	return s.open|len(s.reads)|s.numServes|len(s.tokens)|len(s.unfenced)|len(s.fresh)|len(s.stirred)|len(s.ready)|len(s.offers) != 0 || s.starved || s.nextRetry != 0
+	return s.open|len(s.reads)|s.numServes|len(s.tokens)|len(s.loans)|len(s.unfenced)|len(s.fresh)|len(s.stirred)|len(s.ready)|len(s.offers) != 0 || s.starved || s.nextRetry != 0
 }
 
 // NextTimeout is when Advance must be called at the latest, 0: never. A time in the past asks
 // for a call as soon as possible.
 func (s *SES) NextTimeout() time.Duration {
 	t := s.nextRetry
-	if len(s.fresh)|len(s.stirred)|len(s.unfenced)|len(s.ready) != 0 || len(s.unasked) != 0 && s.numSends < maxSends {
+	if len(s.fresh)|len(s.stirred)|len(s.unfenced)|len(s.ready) != 0 || len(s.unasked) != 0 && s.numSends < mostAsks {
 		t = max(s.now, 1)
 	}
 	if s.starved {
@@ -425,7 +434,7 @@ func (s *SES) NextTimeout() time.Duration {
 	if u := s.relieveAt; u != 0 && s.contended() && (t == 0 || u < t) {
 		t = u
 	}
-	if s.open|len(s.reads)|s.numServes|len(s.offers)|len(s.tokens) != 0 && s.cfg.IdleTimeout > 0 {
+	if s.open|len(s.reads)|s.numServes|len(s.offers)|len(s.tokens)|len(s.loans) != 0 && s.cfg.IdleTimeout > 0 {
 		if u := max(s.sweepAt, 1); t == 0 || u < t {
 			t = u
 		}
