@@ -84,6 +84,11 @@ type Tuning struct {
 	// sends). Default 16 KiB; a negative value means that none does. Shorter messages are refused,
 	// and tried again.
 	DeferrableMin int
+	// RendezvousMin is the length in bytes from which on a message is announced, and read by its
+	// receiver when a receive has matched (UE 3.4, rendezvous sends), if the receiver knows how.
+	// Default 0: none is. The bytes go once, and never to a receiver that is not ready; each message
+	// takes a round trip more. Set it where receivers are often behind with long messages.
+	RendezvousMin int
 	// MaxPDCs limits the PDCs of the endpoint, MaxPDCsPerPeer those that one peer may open.
 	// Default 60,000 and 4,096. Lower them where memory is short.
 	MaxPDCs, MaxPDCsPerPeer int
@@ -152,7 +157,7 @@ func (t *Tuning) check() error {
 		v    int64
 	}{
 		{"Window", int64(t.Window)}, {"LineRate", t.LineRate}, {"UnexpectedBytes", t.UnexpectedBytes}, {"PartialBytes", t.PartialBytes}, {"UnexpectedMsgs", int64(t.UnexpectedMsgs)},
-		{"MaxPDCs", int64(t.MaxPDCs)}, {"MaxPDCsPerPeer", int64(t.MaxPDCsPerPeer)},
+		{"RendezvousMin", int64(t.RendezvousMin)}, {"MaxPDCs", int64(t.MaxPDCs)}, {"MaxPDCsPerPeer", int64(t.MaxPDCsPerPeer)},
 	} {
 		if n.v < 0 {
 			return fmt.Errorf("uet: Tuning.%s %d is negative", n.name, n.v)
@@ -178,7 +183,7 @@ func (t *Tuning) fep() transport.Config {
 	}
 	c.PeerTimeout, c.SuspectTimeout, c.IdleClose = t.PeerTimeout, t.SuspectTimeout, t.IdleClose
 	c.RTOInit, c.RTOMax = t.RTOMin, t.RTOMax
-	c.DeferrableMin = t.DeferrableMin
+	c.DeferrableMin, c.RendezvousMin = t.DeferrableMin, t.RendezvousMin
 	c.UnexpectedBytes, c.UnexpectedMsgs, c.UnexpectedShare = t.UnexpectedBytes, t.UnexpectedMsgs, t.UnexpectedShare
 	c.PartialBytes = t.PartialBytes
 	c.MaxPDCs, c.MaxPDCsPerSource = t.MaxPDCs, t.MaxPDCsPerPeer

@@ -23,31 +23,37 @@ func TestReversedOrder(t *testing.T) {
 				}
 				t.Run(fmt.Sprintf("%dx%d/rod=%v/loss=%v", p.messages, p.bytes, rod, loss), func(t *testing.T) {
 					t.Parallel()
-					f := bad(loss)
-					f.Rate, f.Queue = 1_250_000_000, 16<<20
-					w := pair(t, 61, f, config(deferrable))
-					var ops []*simtest.Op
-					for k := range p.messages {
-						s := tsend(1, p.bytes)
-						s.Ordered, s.Class = rod, uint8(k*256/max(p.messages, 256))
-						ops = append(ops, w.Hosts[0].Post(s))
-					}
-					w.Run(200 * time.Millisecond)
-					for k := range p.messages {
-						r := trecv(p.bytes)
-						r.AnyClass, r.Class = false, ops[p.messages-1-k].Class
-						op := w.Hosts[1].Post(r)
-						if ops = append(ops, op); k < 8 || k%1000 == 0 {
-							w.RunOps(time.Minute, op) // each needs its message, and no other can be received
-						}
-					}
-					w.RunOps(5*time.Minute, ops...)
-					w.Want("ok", ops...)
-					settle(w)
+					reversed(t, deferrable, p.messages, p.bytes, rod, loss)
 				})
 			}
 		}
 	}
+}
+
+// reversed posts messages, and then their receives in the reverse order, of which the first get theirs one after the other.
+func reversed(t *testing.T, how func(*transport.Config), messages, bytes int, rod bool, loss float64) {
+	t.Helper()
+	f := bad(loss)
+	f.Rate, f.Queue = 1_250_000_000, 16<<20
+	w := pair(t, 61, f, config(how))
+	var ops []*simtest.Op
+	for k := range messages {
+		s := tsend(1, bytes)
+		s.Ordered, s.Class = rod, uint8(k*256/max(messages, 256))
+		ops = append(ops, w.Hosts[0].Post(s))
+	}
+	w.Run(200 * time.Millisecond)
+	for k := range messages {
+		r := trecv(bytes)
+		r.AnyClass, r.Class = false, ops[messages-1-k].Class
+		op := w.Hosts[1].Post(r)
+		if ops = append(ops, op); k < 8 || k%1000 == 0 {
+			w.RunOps(time.Minute, op) // each needs its message, and no other can be received
+		}
+	}
+	w.RunOps(5*time.Minute, ops...)
+	w.Want("ok", ops...)
+	settle(w)
 }
 
 // S-DEF: eight peers send more than there is room for, and their messages are received in a random order.

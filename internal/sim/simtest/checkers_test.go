@@ -179,6 +179,30 @@ var plantedBugs = []planted{
 	}},
 	{bug: "a payload byte is sent wrong", says: "sends wrong bytes for", plant: contents(func(b []byte, r *reading) { b[len(b)-10] ^= 1 })},
 	{bug: "another opcode", says: "wrong opcode for", plant: contents(func(b []byte, r *reading) { b[0] ^= opSend ^ opTSend })},
+	{bug: "the announcement of a message has another length", says: "wrong announcement of", spec: lending, plant: requests(func(b []byte, r *reading) {
+		if r.lent {
+			sesOf(b, r)[43] ^= 1
+		}
+	})},
+	{bug: "an announcement does not say what its message asked for", says: "wrong announcement of", spec: lending, plant: requests(func(b []byte, r *reading) {
+		if r.lent {
+			sesOf(b, r)[1] ^= 0x20
+		}
+	})},
+	{bug: "wrong bytes are lent", says: "lends wrong bytes for", spec: lending, plant: requests(func(b []byte, r *reading) {
+		if r.next == nextRspData {
+			b[len(b)-10] ^= 1
+		}
+	})},
+	{bug: "bytes are lent when the message has ended", says: "lends bytes of %v, which has ended", spec: lending, plant: func(w *World) {
+		done := false
+		w.Net.Tap(func(_ time.Duration, what sim.What, _ sim.Why, p *sim.Packet) {
+			if r := read(p.Data, 4); r.lent && what == sim.Sent && !done {
+				done = true
+				w.Net.After(10*time.Microsecond, func() { lie(w.Hosts[0]).tell(end(w.Hosts[0].sends[0], transport.Aborted)) })
+			}
+		})
+	}},
 	{bug: "a short message is deferrable", says: "must not be deferrable", plant: contents(func(b []byte, r *reading) { b[0] += opDeferTSend - opTSend })},
 	{bug: "another request length", says: "request_length", plant: contents(func(b []byte, r *reading) { b[43] ^= 1 })},
 	{bug: "no SOM", says: "wrong SOM or EOM", plant: contents(func(b []byte, r *reading) { b[1] &^= 1 })},
@@ -962,6 +986,8 @@ func talkFor(w *World, rounds int) {
 }
 
 func talk600(w *World) { talkFor(w, 600) }
+
+func lending(s *Spec) { s.MayFail, s.Hosts[0].Config.RendezvousMin = true, 1000 }
 
 func near(s *Spec)     { s.Line.Delay = 2 * time.Microsecond }
 func mayFail(s *Spec)  { s.MayFail = true }

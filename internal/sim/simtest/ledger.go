@@ -118,6 +118,7 @@ type sentPSN struct {
 	resent int
 	hole   bool // not sent yet, although later ones are
 	err    bool // a MSG_ERROR
+	about  *Op  // it asks for that rendezvous send
 }
 
 func (d *dir) at(life int) *rxLife {
@@ -165,9 +166,19 @@ type ledger struct {
 	msgs       map[msgKey]*Op
 	eye        *eye   // nil if packets are in clear
 	withNewest []*dir // dirs with a newest
+	// loans are the rendezvous sends by host and key, reads those that a read is of.
+	loans map[loanKey]*Op
+	reads map[msgKey]*Op
 	// By packet of RUDI, in which life: of its initiator it was sent, of its target it came, of its
 	// initiator its answer came.
 	rudis, asked, told map[rudiKey]int
+}
+
+// A loanKey names the memory that a host has lent to a peer.
+type loanKey struct {
+	host *Host
+	life int
+	key  uint64
 }
 
 func (l *ledger) record(id uint64) *record {
@@ -434,10 +445,14 @@ func (l *ledger) request(now time.Duration, r *record, to *Host) {
 		return
 	}
 	if r.next == nextRspData {
-		return // in the return direction, as dirOf has found
+		l.returns(r, s, to) // in the return direction, as dirOf has found
+		return
 	}
 	if !r.ses {
 		w.Failf("%s sends a request without standard header: %s", h.Name(), &r.reading)
+	}
+	if op := l.loans[loanKey{to, to.Life(), r.tag}]; r.opcode == opRead && op != nil && w.Hosts[op.Peer] == h {
+		l.reads[msgKey{d, r.msgID}] = op
 	}
 	if r.opcode == opRead || r.accesses() || r.opcode == opRTR {
 		return
@@ -466,7 +481,57 @@ func (l *ledger) request(now time.Duration, r *record, to *Host) {
 		s.err = true
 		return
 	}
+	if r.lent {
+		l.announced(r, op)
+		return
+	}
 	l.content(r, op)
+}
+
+// returns checks what is returned of the memory of a rendezvous send: it is the message, and has not ended.
+func (l *ledger) returns(r *record, s *sentPSN, to *Host) {
+	for i := len(l.dirs[dirKey{to.Index, r.dpdcid}]) - 1; i >= 0; i-- {
+		d := l.dirs[dirKey{to.Index, r.dpdcid}][i]
+		if !d.forward || d.peer != r.from {
+			continue
+		}
+		op := l.reads[msgKey{d, r.msgID}]
+		if op == nil || r.rc > 1 || op.Host != r.from || op.Life != r.from.Life() {
+			return
+		}
+		if op.Ended && !op.OK() {
+			l.w.Failf("%s lends bytes of %v, which has ended: %s", r.from.Name(), op, &r.reading)
+		}
+		if err := checkPattern(r.payload, op.ID, int(r.off)); err != nil {
+			l.w.Failf("%s lends wrong bytes for %v: %v: %s", r.from.Name(), op, err, &r.reading)
+		}
+		r.op, s.op, s.msg, s.off, s.n = op, op, r.msgID, r.off, uint32(r.n)
+		n, _ := op.tx.add(r.off, uint32(r.n))
+		op.txBytes += n
+		return
+	}
+}
+
+// announced checks a rendezvous send.
+func (l *ledger) announced(r *record, op *Op) {
+	w, h := l.w, r.from
+	want := uint8(opSend)
+	if op.tagged() {
+		want = opTSend
+	}
+	least, other := h.FEP.Config().RendezvousMin, l.loans[loanKey{h, h.Life(), r.key}]
+	if op.Ended || least <= 0 || op.Len < least || op.Inject || op.early() || // it must not go by rendezvous
+		r.opcode != want || op.tagged() && r.tag != op.tag || int(r.reqLen) != op.Len || !r.som || !r.eom || r.n != 0 ||
+		r.initiator != op.name().Initiator || r.hasHeader != op.HasData || r.hasHeader && r.header != op.data || r.dc != (op.Level >= transport.LevelDelivery) ||
+		r.rod != op.Ordered || other != nil && other != op {
+		w.Failf("%s: wrong announcement of %v: %s", h.Name(), op, &r.reading)
+	}
+	if op.txPieces == 0 {
+		l.fenced(r, op)
+	}
+	l.loans[loanKey{h, h.Life(), r.key}] = op
+	op.lent = true
+	op.txPieces++
 }
 
 // content checks a packet against the message it is part of.
@@ -574,7 +639,7 @@ func (l *ledger) fenced(r *record, op *Op) {
 			return // an earlier send may have just failed, and its event not be read yet
 		}
 		for _, o := range h.sends {
-			if o.Peer == f.Peer && o.From == f.From && o.postSeq < f.postSeq && !o.Failed() && !o.refused && (o.ansBytes < o.Len || len(o.answered) == 0) {
+			if o.Peer == f.Peer && o.From == f.From && o.postSeq < f.postSeq && !o.Failed() && !o.refused && !o.had && (o.ansBytes < o.Len || len(o.answered) == 0) {
 				l.w.Failf("%s sends %v before %v has ended, by the fence of %v: %s", h.Name(), op, o, f, &r.reading)
 			}
 		}
@@ -677,8 +742,15 @@ func (l *ledger) opOf(r *record, d *dir, s *sentPSN) *Op {
 			s.op.voided = true
 		}
 		return s.op
-	case r.opcode == opNoOp, r.opcode == opRead, r.accesses():
+	case r.opcode == opNoOp:
+		s.about = l.loans[loanKey{h, h.Life(), r.tag}]
 		return nil
+	case r.opcode == opRead, r.accesses():
+		return nil
+	case r.lent && l.loans[loanKey{h, h.Life(), r.key}] != nil:
+		op := l.loans[loanKey{h, h.Life(), r.key}]
+		l.msgs[key] = op
+		return op
 	case len(r.payload) >= 8:
 		id, off := readPattern(r.payload)
 		op := w.op(id)
@@ -705,6 +777,9 @@ func (l *ledger) opOf(r *record, d *dir, s *sentPSN) *Op {
 	// fits reports whether a message that is too short to carry its number may be that one.
 	fits := func(o *Op) bool {
 		if to := o.aim(); r.pid != to.PIDonFEP || r.ri != to.RI {
+			return false
+		}
+		if r.lent && (o.Inject || o.early() || o.txPieces > 0 && !o.lent) {
 			return false
 		}
 		return (o.Open() || o.OK() && o.early()) && o.Kind == transport.OpSend && o.Life == h.Life() && !o.HasData && o.Len == int(r.reqLen) && w.Hosts[o.Peer] == d.peer &&
@@ -828,8 +903,12 @@ func (l *ledger) ack(r *record, to *Host) {
 		d.sent[i].op.refused = true // all of it may go again (S-GEN-05)
 	}
 	if i := r.ackPSN - d.start; r.deferred && !r.probe && i < uint32(len(d.sent)) && d.sent[i].op != nil && (d.sent[i].op.Len > 0 || d.sent[i].op.Level == transport.LevelMatch) {
-		d.sent[i].op.putOff(msgKey{d, d.sent[i].msg}, h.Life())
-		h.deferred = true
+		if h.deferred = true; !d.sent[i].op.lent {
+			d.sent[i].op.putOff(msgKey{d, d.sent[i].msg}, h.Life())
+		}
+	}
+	if i := r.ackPSN - d.start; r.had && !r.probe && i < uint32(len(d.sent)) && d.sent[i].about != nil {
+		d.sent[i].about.had = true
 	}
 	if d.holder == 0 {
 		d.holder = h.Life()
@@ -886,7 +965,7 @@ func (l *ledger) taken(now time.Duration, r *record, to *Host, p *sim.Packet) {
 			}
 		}
 		to.talks[r.from.Index].heard = true // also for the first time: it may have been refused before
-		if r.op != nil && r.opcode != opMsgError && r.opcode != opEnd && r.opcode != opVoid && !r.dir.at(to.Life()).void.has(r.idx) {
+		if r.op != nil && !r.lent && r.opcode != opMsgError && r.opcode != opEnd && r.opcode != opVoid && !r.dir.at(to.Life()).void.has(r.idx) {
 			l.w.seq++
 			if r.op.arrived(now, l.w.seq, to.Life(), r) {
 				l.w.progress = now

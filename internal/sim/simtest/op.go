@@ -98,6 +98,8 @@ type Op struct {
 	token     uint32
 	deferrals []msgKey
 	restarted msgKey
+	lent      bool   // it was announced: its target reads it
+	had       bool   // its target has said that all of it came
 	fetched   uint64 // OpFetch: the old value
 	toldIn    int    // OpWrite: the life of the target that heard of it last, 0: none
 }

@@ -52,6 +52,7 @@ type reading struct {
 	rc       uint8
 	rspOp    uint8
 	deferred bool // it says that the message is deferred
+	had      bool // of a rendezvous send: all of it came
 	hasRsp   bool
 
 	code uint8 // NACK
@@ -74,6 +75,9 @@ type reading struct {
 	// deferrable means that the opcode was that of a deferrable send, whose tokens are own and ours.
 	deferrable bool
 	own, ours  uint32
+	// lent means that the opcode was that of a rendezvous send, whose memory has the key.
+	lent bool
+	key  uint64
 }
 
 const (
@@ -85,8 +89,10 @@ const (
 	opRTR        = 0x0c // the target asks for a message that it has deferred
 	opEnd        = 0x80 // no opcode: no more follows of a message that was deferred
 	opSend       = 0x05
+	opLendSend   = 0x06
 	opDeferSend  = 0x08
 	opTSend      = 0x09
+	opLendTSend  = 0x0a
 	opDeferTSend = 0x0b
 	opMsgError   = 0x0f
 	opVoid       = 0x2f // reserved: what it stands for is too long for the path
@@ -138,6 +144,7 @@ func read(b []byte, trailer int) (r reading) {
 		}
 		if r.next == nextRspData && len(b) >= n+20 {
 			r.msgID, r.off, r.n = be.Uint16(b[n+8:]), be.Uint32(b[n+16:]), len(b)-n-20
+			r.rc, r.payload = b[n+1]&0x3f, b[n+20:]
 		}
 	case 7, 8, 9:
 		r.class = classAck
@@ -163,6 +170,7 @@ func read(b []byte, trailer int) (r reading) {
 		}
 		if (r.next == 4 || r.next == nextRspData) && len(b) >= n+12 {
 			r.hasRsp, r.rspOp, r.rc = true, b[n]&0x3f, b[n+1]&0x3f
+			r.had = r.rspOp == 1 && r.rc == 1 && b[n]>>6 == 0
 			r.deferred = r.rspOp == 1 && r.rc == 1 && b[n]>>6 == 1 && be.Uint32(b[n+8:]) == 0
 		}
 	case 10, 12:
@@ -230,6 +238,16 @@ func (r *reading) readSES(b []byte) {
 		}
 		if r.n == 0 && r.eom && !r.som {
 			r.opcode = opEnd
+		}
+	case opLendSend, opLendTSend:
+		if len(r.payload) >= 24 {
+			r.lent, r.key = true, be.Uint64(r.payload[16:])
+			r.payload, r.n = r.payload[24:], r.n-24
+		}
+		if r.opcode == opLendSend {
+			r.opcode = opSend
+		} else {
+			r.opcode = opTSend
 		}
 	}
 }
@@ -333,6 +351,7 @@ func (r *reading) String() string {
 			if r.deferrable {
 				fmt.Fprintf(&s, " tokens %d,%d", r.own, r.ours)
 			}
+			flag(r.lent, "LENT")
 			flag(r.som, "SOM")
 			flag(r.eom, "EOM")
 			flag(r.dc, "DC")

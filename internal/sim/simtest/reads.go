@@ -115,6 +115,17 @@ func (g *generator) deferrables() {
 	}
 }
 
+// lendings has sends go by rendezvous in a third of the scenarios. It draws from random numbers of its own.
+func (g *generator) lendings() {
+	rng := rand.New(rand.NewPCG(g.sc.Spec.Seed, 0x6c656e64))
+	if rng.IntN(3) != 0 {
+		return
+	}
+	for i := range g.sc.Spec.Hosts {
+		g.sc.Spec.Hosts[i].Config.RendezvousMin = []int{0, 1, 8, 1000, 2000, 16 << 10}[rng.IntN(6)]
+	}
+}
+
 // idempotents lets reads and writes of a third of the scenarios go by RUDI, where no path has a hole: what
 // a path does not carry is not cut anew. It draws from random numbers of its own.
 func (g *generator) idempotents() {

@@ -56,7 +56,7 @@ var kinds = []string{
 	"crash", "close", "pause", "busy", "cancel", "icmp", "converse", "aside", "rounds", "think",
 	"blackout", "hole", "loss", "burst", "drop", "path", "reorder", "reverse", "duplicate", "corrupt", "truncate", "pad", "spike", "jitter", "ce", "rate", "trim",
 	"config", "psn", "samerandom", "driver", "gro", "wake", "buffer", "paths", "mtu", "ipv6", "nocrc", "secure", "rekey", "standard", "credit",
-	"read", "add", "write", "defer", "inject", "iov", "ordered", "silent", "data", "level", "wrongri", "small", "big", "shut", "unregister", "endpoints", "abandon",
+	"read", "add", "write", "defer", "lend", "inject", "iov", "ordered", "silent", "data", "level", "wrongri", "small", "big", "shut", "unregister", "endpoints", "abandon",
 }
 
 // Generate makes the scenario of a seed.
@@ -111,6 +111,7 @@ func Generate(seed uint64) *Scenario {
 	g.boards(n)
 	g.unregister()
 	g.deferrables()
+	g.lendings()
 	g.idempotents()
 	g.busy()
 	g.credit()
@@ -756,6 +757,10 @@ func (sc *Scenario) Without(kind string) {
 				o.Level = transport.LevelTransmit
 			}
 		})
+	case "lend":
+		for i := range sc.Spec.Hosts {
+			sc.Spec.Hosts[i].Config.RendezvousMin = 0
+		}
 	case "defer":
 		for i := range sc.Spec.Hosts {
 			sc.Spec.Hosts[i].Config.DeferrableMin = -1

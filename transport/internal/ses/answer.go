@@ -64,7 +64,9 @@ func (s *SES) result(m *send, rsp *wire.Rsp) {
 	switch rsp.Opcode {
 	case wire.RspDefault, wire.RspWithData:
 	case wire.RspResponse:
-		m.response = true
+		if m.response = true; m.kind == evNotice && rsp.List == wire.ListExpected && m.hdr.Opcode == wire.OpNoOp {
+			m.flags |= saysHad
+		}
 	case wire.RspNone:
 		m.noResponse = true // S-CPL-04
 		return

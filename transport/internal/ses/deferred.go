@@ -58,7 +58,7 @@ func (s *SES) postedMatch(m *send) {
 	case known == supportNo:
 	case known == supportYes:
 		s.permit(m)
-	case s.questioned(m), s.numSends >= maxSends+mostQuestions: // the latter goes as an ordinary one
+	case s.questioned(m, false), s.numSends >= maxSends+mostQuestions: // the latter goes as an ordinary one
 	default:
 		n := s.askSupport(m)
 		m.seq, n.seq = n.seq, m.seq // a fence of the application's waits for the question, too
@@ -73,10 +73,10 @@ const mostAsks = maxSends + mostQuestions + 64
 // mostQuestions bounds the questions beyond maxSends. Arbitrary.
 const mostQuestions = 256
 
-// questioned reports whether the endpoint of m waits for what the peer knows.
-func (s *SES) questioned(m *send) bool {
+// questioned reports whether the endpoint of m waits for what the peer knows of RTRs, or of rendezvous sends.
+func (s *SES) questioned(m *send, reader bool) bool {
 	for i := range s.fences {
-		if f := &s.fences[i]; f.question && f.is(m.ep.id, m.peer) {
+		if f := &s.fences[i]; f.question && f.reader == reader && f.is(m.ep.id, m.peer) {
 			return true
 		}
 	}

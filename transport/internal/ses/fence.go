@@ -16,6 +16,7 @@ type fence struct {
 	// question means that this is no fence of the application's: what is behind it waits for the
 	// end of the send that has the number seq.
 	question bool
+	reader   bool // then: whether the peer reads rendezvous sends, and not whether it knows RTRs
 }
 
 // Fenced reports whether sends of an endpoint to the peer must go through Fence.

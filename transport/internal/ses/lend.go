@@ -82,13 +82,13 @@ func (s *SES) postedLent(m *send) bool {
 		}
 		m.mayLend = true
 		return false
-	case known == supportAsked && s.questioned(m):
+	case known == supportAsked && s.questioned(m, true):
 	case known == supportNo, s.numSends >= maxSends+mostQuestions:
 		return false
 	default:
 		n := s.askReader(m)
 		m.seq, n.seq = n.seq, m.seq
-		s.fences = append(s.fences, fence{ep: m.ep.id, peer: m.peer, seq: n.seq, left: 1, question: true})
+		s.fences = append(s.fences, fence{ep: m.ep.id, peer: m.peer, seq: n.seq, left: 1, question: true, reader: true})
 	}
 	m.mayLend, m.odd = true, true
 	return true
@@ -98,12 +98,17 @@ func (s *SES) postedLent(m *send) bool {
 func (s *SES) askReader(m *send) *send {
 	s.readers[m.peer] = supportAsked
 	n := s.question(m, s.NewKey())
-	n.flags = 1
+	n.flags = asksReader
 	return n
 }
 
-// question asks the target of a send whether it has a message that was announced with a key. The
-// question whether it reads such messages has flags.
+// The flags of a question.
+const (
+	asksReader = 1 << iota // whether the peer reads rendezvous sends
+	saysHad                // its answer: all of the message came
+)
+
+// question asks the target of a send whether it has a message that was announced with a key.
 func (s *SES) question(m *send, key uint64) *send {
 	n := s.notice(m.ep, m.peer)
 	n.hdr = wire.ReqStd{Opcode: wire.OpNoOp, MsgID: n.hdr.MsgID, JobID: m.hdr.JobID, PIDonFEP: m.hdr.PIDonFEP, RI: m.hdr.RI, Match: key, Initiator: m.hdr.Initiator}
@@ -175,7 +180,7 @@ func (s *SES) announce(m *send) {
 
 // peekLoan is Peek of a rendezvous send.
 func (s *SES) peekLoan(h Handle, m *send) (piece.Piece, bool) {
-	if s.numResources != 0 && m.ordered && s.gated(m) {
+	if s.numResources != 0 && m.ordered && !m.out && s.gated(m) {
 		return piece.Piece{}, false
 	}
 	return piece.Piece{Msg: uint32(h), Len: wire.RendezvousLen, Kind: piece.Loan | piece.Last}, true
@@ -185,7 +190,7 @@ func (s *SES) peekLoan(h Handle, m *send) (piece.Piece, bool) {
 func (s *SES) encodeLoan(b []byte, m *send, p piece.Piece, first bool) []byte {
 	if first {
 		m.took(p)
-		if s.numResources != 0 {
+		if s.numResources != 0 && !m.out {
 			s.start(m)
 		}
 	}
@@ -343,7 +348,10 @@ func (s *SES) lentAnswered(n *send) {
 	l.asking = false
 	m := l.m
 	switch {
-	case m.phase != phaseLent:
+	case m.phase != phaseLent || m.ep.closed:
+	case n.cause == OK && n.flags&saysHad != 0 && l.mayBeRead(): // and the ACK of the last of it is lost
+		s.unwait(m)
+		s.endSend(m)
 	case n.cause == OK:
 		l.asks, m.sweeps = 0, 0
 	case l.serves != 0 && n.cause == Rejected: // the answer may be older than what the read brings

@@ -2,7 +2,6 @@ package ses
 
 import (
 	"testing"
-
 )
 
 // lends makes every message of 1000 bytes or more a rendezvous send.
@@ -34,4 +33,3 @@ func TestLend(t *testing.T) {
 		}
 	}
 }
-

@@ -315,7 +315,7 @@ func (s *SES) endNotice(m *send) {
 	}
 	switch {
 	case op != wire.OpNoOp || s.closed || s.ended:
-	case m.flags != 0:
+	case m.flags&asksReader != 0:
 		s.readerAnswered(m)
 	default:
 		s.lentAnswered(m)

@@ -45,7 +45,26 @@ type lentKey struct {
 type pulling struct {
 	pulls  table[pull]
 	byLent map[lentKey]int32 // the latest that names the memory
+	// had and hadOld are those of which all came lately: their initiators may lack the ACK that says so, and ask.
+	had, hadOld map[lentKey]struct{}
 }
+
+// mostHad bounds had. Arbitrary.
+const mostHad = 4096
+
+// hasHad notes that all came of a rendezvous send.
+func (s *SES) hasHad(key lentKey) {
+	if len(s.had) >= mostHad {
+		s.ageHad()
+	}
+	if s.had == nil {
+		s.had = map[lentKey]struct{}{}
+	}
+	s.had[key] = struct{}{}
+}
+
+// ageHad forgets the older half of what came.
+func (s *SES) ageHad() { s.had, s.hadOld = nil, s.had }
 
 // rendezvous reports whether an opcode is that of a rendezvous send, tagged whether it is tagged.
 func rendezvous(op wire.Opcode) bool {
@@ -388,7 +407,29 @@ func (s *SES) stopRead(p *pull) {
 	}
 }
 
-// pullEnded ends a rendezvous send whose read m has ended, or begins another one.
+// pulled ends a rendezvous send all of which was read. The initiator takes it for received, so the receive does not wait
+// for the answers to the requests. Nothing is written to it any more.
+func (s *SES) pulled(m *send) {
+	p := s.pulls.at(int32(uint32(m.flags)))
+	if p.read != handleOf(m.self, m) {
+		return // stopRead was called
+	}
+	p.read, m.buf = 0, nil
+	if m.iov != nil {
+		s.putIov(m.iov)
+		m.iov = nil
+	}
+	i := p.in
+	in := s.in.at(i)
+	if in.recv != none {
+		s.deliver(in.recv, s.recvs.at(in.recv), in)
+	}
+	s.hasHad(lentKey{in.peer, m.hdr.Match})
+	s.forgetOffer(i, in)
+}
+
+// pullEnded ends a rendezvous send whose read m has ended in error, or begins another one. Of one whose read brought all,
+// pulled was called.
 func (s *SES) pullEnded(m *send) {
 	k := int32(uint32(m.flags))
 	p := s.pulls.at(k)
@@ -398,14 +439,15 @@ func (s *SES) pullEnded(m *send) {
 	p.read = 0
 	i := p.in
 	in := s.in.at(i)
+	if m.cause == TimedOut || m.cause == Unreachable {
+		// Nothing else of the peer can be read either. Otherwise each receive would wait as long for the next one.
+		s.eachDeferral(func(k int32, o *inmsg) {
+			if o.peer == in.peer && o.isPull() && o.state == inDeferred {
+				s.withdrawOffer(k, o)
+			}
+		})
+	}
 	switch {
-	case m.cause == OK, m.hasAll() && m.cause != Rejected && m.cause != PeerError && m.cause != Cancelled:
-		// If its PDC ended when all had come its initiator may take the message for fetched, and offers it no more.
-		rv := in.recv
-		if rv != none {
-			s.deliver(rv, s.recvs.at(rv), in)
-		}
-		s.forgetOffer(i, in)
 	case m.cause == Cancelled || s.closed || s.ended:
 		s.endOffer(i, in, Cancelled, 0)
 	case (m.cause == Aborted || m.cause == TooBig || m.cause == NoResource) && p.tries < maxTransient:
@@ -443,14 +485,21 @@ func (s *SES) lentOf(key uint64) (int32, *inmsg) {
 
 // stillHere answers whether a rendezvous send whose memory has a key is still here. Its initiator asks by a
 // NO_OP with the key, which everybody else answers with OK, when the PDC is gone by which it was announced. The PDC
-// of the question takes its place.
+// of the question takes its place. A response with the list EXPECTED says that all of it came.
 func (s *SES) stillHere(r *wire.ReqStd) *Result {
 	i, m := s.lentOf(r.Match)
 	if m == nil {
+		key := lentKey{s.src.Peer, r.Match}
+		if _, ok := s.had[key]; ok {
+			return s.special(wire.ListExpected, 0)
+		}
+		if _, ok := s.hadOld[key]; ok {
+			return s.special(wire.ListExpected, 0)
+		}
 		return s.rejected(wire.RCUndeliverable)
 	}
 	s.deferrals.remove(i)
-	m.pdc, m.msgID, m.epoch = s.src.PDC, r.MsgID, s.epoch
+	m.pdc, m.msgID, m.epoch = s.src.PDC, 0, s.epoch // no packet of it comes by that PDC; the id of the question is free again
 	s.deferrals.add(i, s.deferralHash(m.pdc, m.msgID))
 	return s.special(wire.ListOverflow, 0)
 }

@@ -100,9 +100,6 @@ func (s *SES) endRead(m *send) {
 // lacks reports whether bytes of a read are to come.
 func (m *send) lacks() bool { return m.read != nil && m.cause == OK && m.read.got < m.read.length() }
 
-// hasAll reports whether all bytes of a read have come, even if some of its requests have no answer.
-func (m *send) hasAll() bool { return m.read.got == m.read.length() }
-
 // peekAsk is Peek of a read. It returns false while ReadWindow bytes were asked for that did not
 // come.
 func (s *SES) peekAsk(h Handle, m *send, mtu uint32) (piece.Piece, bool) {
@@ -236,7 +233,10 @@ func (s *SES) ReadData(pdc uint32, h *wire.RspData, data []byte) {
 	if rd.got != rd.length() {
 		return
 	}
-	if rd.into != nil {
+	switch {
+	case m.kind == evNotice:
+		s.pulled(m)
+	case rd.into != nil:
 		amo.Swap(rd.into, rd.fetched)
 	}
 	if m.open == 0 && m.phase == phaseSent {

@@ -81,6 +81,10 @@ func (s *SES) Recut(h Handle, p piece.Piece) bool {
 		}
 		return false
 	}
+	if m.loan != nil {
+		m.next, m.phase = 0, phaseAsk
+		return true
+	}
 	if s.recuts == nil {
 		s.recuts = make(map[int32][]piece.Piece)
 	}

@@ -393,6 +393,7 @@ func (s *SES) sweep(now time.Duration) {
 		s.sweepReads()
 		s.sweepDeferred()
 		s.sweepLent()
+		s.ageHad()
 		s.sweepServes()
 	}
 }
