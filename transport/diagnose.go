@@ -99,6 +99,8 @@ type Waiting struct {
 	// Promised means that the target has the whole message and said that its response comes
 	// later (NO_RESPONSE).
 	Promised bool
+	// Lent means that the target has the announcement of a rendezvous send, of which it has read Done bytes.
+	Lent bool
 	// Window and InFlight are the window that is closed and what it counts: bytes of
 	// congestion control, or PSNs.
 	Window, InFlight int
@@ -291,6 +293,9 @@ func (d *diagnosis) why(v *ses.SendView, w *Waiting) {
 		return
 	case ses.StageAgain:
 		w.Cause, w.RC, w.Timeouts, w.Next, w.For = WaitNotReady, v.RC, v.Tries, d.in(v.RetryAt), max(0, d.ago(v.Since))
+		return
+	case ses.StageLent:
+		w.Cause, w.Lent, w.For = WaitNotReady, true, w.Age
 		return
 	case ses.StageResult:
 		w.Cause, w.Promised = WaitAnswer, true
@@ -519,7 +524,12 @@ func (w *Waiting) Why() string {
 		return fmt.Sprintf("no room: %d operations are posted, as many as there may be", w.Full)
 	case WaitNotReady:
 		s := "no matching receive at the target, and no room to keep the message"
-		if w.RC != 0 {
+		switch {
+		case w.Lent && w.Done > 0:
+			s = fmt.Sprintf("the target has read %d bytes of the message", w.Done)
+		case w.Lent:
+			s = "no matching receive at the target, which knows of the message and has not read it"
+		case w.RC != 0:
 			s = fmt.Sprintf("no matching receive at the target (it answers %v, tried %d times)", w.RC, w.Timeouts)
 		}
 		return s + fmt.Sprintf(", for %v%s", short(w.For), w.next())

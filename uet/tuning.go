@@ -87,7 +87,7 @@ type Tuning struct {
 	// RendezvousMin is the length in bytes from which on a message is announced, and read by its
 	// receiver when a receive has matched (UE 3.4, rendezvous sends), if the receiver knows how.
 	// Default 0: none is. The bytes go once, and never to a receiver that is not ready; each message
-	// takes a round trip more. Set it where receivers are often behind with long messages.
+	// takes a round trip more, and is one of the endpoint's sends until it was received. Set it where receivers are often behind with long messages.
 	RendezvousMin int
 	// MaxPDCs limits the PDCs of the endpoint, MaxPDCsPerPeer those that one peer may open.
 	// Default 60,000 and 4,096. Lower them where memory is short.

@@ -52,7 +52,7 @@ func (w *World) sendEnded(o *Op) {
 		w.Failf("%s: truncation at the sender of %v", h.Name(), o)
 	case e.Cause == transport.Cancelled:
 		w.wanted(o)
-		if o.cancel && (o.txPieces > 0 && len(o.deferrals) == 0 && !o.lent || o.lent && o.txBytes > 0 || e.Unknown) {
+		if o.cancel && (o.txPieces > 0 && len(o.deferrals) == 0 || e.Unknown) {
 			w.Failf("%s: cancelled after packets left: %v", h.Name(), o)
 		}
 		w.certain(o)
@@ -93,7 +93,8 @@ func (w *World) stage(o *Op) {
 		// clear nothing distinguishes the two (T22).
 	case !there:
 		w.Failf("%s: %v completes before all of it was given to the target (%d of %d bytes left)", h.Name(), o, o.txBytes, o.Len)
-	case (o.ansBytes < o.Len || len(o.answered) == 0) && !o.had:
+	case o.had: // and the last answers are lost
+	case o.ansBytes < o.Len || len(o.answered) == 0:
 		w.Failf("%s: %v completes with %d of %d bytes answered", h.Name(), o, o.ansBytes, o.Len)
 	}
 }

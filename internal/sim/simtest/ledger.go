@@ -502,10 +502,12 @@ func (l *ledger) returns(r *record, s *sentPSN, to *Host) {
 		if op.Ended && !op.OK() {
 			l.w.Failf("%s lends bytes of %v, which has ended: %s", r.from.Name(), op, &r.reading)
 		}
-		if err := checkPattern(r.payload, op.ID, int(r.off)); err != nil {
+		err := checkPattern(r.payload, op.ID, int(r.off))
+		if err != nil {
 			l.w.Failf("%s lends wrong bytes for %v: %v: %s", r.from.Name(), op, err, &r.reading)
 		}
 		r.op, s.op, s.msg, s.off, s.n = op, op, r.msgID, r.off, uint32(r.n)
+		op.txPieces++
 		n, _ := op.tx.add(r.off, uint32(r.n))
 		op.txBytes += n
 		return
@@ -522,16 +524,15 @@ func (l *ledger) announced(r *record, op *Op) {
 	least, other := h.FEP.Config().RendezvousMin, l.loans[loanKey{h, h.Life(), r.key}]
 	if op.Ended || least <= 0 || op.Len < least || op.Inject || op.early() || // it must not go by rendezvous
 		r.opcode != want || op.tagged() && r.tag != op.tag || int(r.reqLen) != op.Len || !r.som || !r.eom || r.n != 0 ||
-		r.initiator != op.name().Initiator || r.hasHeader != op.HasData || r.hasHeader && r.header != op.data || r.dc != (op.Level >= transport.LevelDelivery) ||
+		r.initiator != op.name().Initiator || r.hasHeader != op.HasData || op.HasData && op.data != r.header || r.dc != (op.Level >= transport.LevelDelivery) ||
 		r.rod != op.Ordered || other != nil && other != op {
 		w.Failf("%s: wrong announcement of %v: %s", h.Name(), op, &r.reading)
 	}
-	if op.txPieces == 0 {
+	if !op.lent {
 		l.fenced(r, op)
 	}
 	l.loans[loanKey{h, h.Life(), r.key}] = op
 	op.lent = true
-	op.txPieces++
 }
 
 // content checks a packet against the message it is part of.
@@ -639,7 +640,10 @@ func (l *ledger) fenced(r *record, op *Op) {
 			return // an earlier send may have just failed, and its event not be read yet
 		}
 		for _, o := range h.sends {
-			if o.Peer == f.Peer && o.From == f.From && o.postSeq < f.postSeq && !o.Failed() && !o.refused && !o.had && (o.ansBytes < o.Len || len(o.answered) == 0) {
+			if o.had {
+				continue
+			}
+			if o.Peer == f.Peer && o.From == f.From && o.postSeq < f.postSeq && !o.Failed() && !o.refused && (o.ansBytes < o.Len || len(o.answered) == 0) {
 				l.w.Failf("%s sends %v before %v has ended, by the fence of %v: %s", h.Name(), op, o, f, &r.reading)
 			}
 		}
@@ -807,7 +811,7 @@ func (l *ledger) opOf(r *record, d *dir, s *sentPSN) *Op {
 		}
 		for pass := 0; pass < 3 && op == nil; pass++ {
 			for _, o := range h.sends {
-				if fits(o) && (pass == 2 || o.txPieces == 0 || pass == 1 && len(o.answered) == 0) {
+				if fits(o) && (pass == 2 || o.txPieces == 0 && !o.lent || pass == 1 && len(o.answered) == 0) {
 					op = o
 					break
 				}

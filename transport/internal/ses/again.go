@@ -109,12 +109,11 @@ func (s *SES) retry(now time.Duration) {
 	clear(s.stirred)
 	s.stirred = s.stirred[:0]
 	for len(s.waiting) > 0 && s.waiting[0].retryAt <= now {
-		switch m := s.waiting[0]; m.phase {
-		case phaseDeferred:
+		if m := s.waiting[0]; m.phase == phaseDeferred {
 			s.notRestarted(m)
-		case phaseLent:
+		} else if m.phase == phaseLent {
 			s.notRead(m)
-		default:
+		} else {
 			s.makeReady(m)
 		}
 	}

@@ -343,10 +343,10 @@ func (s *SES) allAnswered(m *send) {
 		if m.deferred {
 			m.unexecuted = true // the target has its header alone
 		} // else an RTR proves nothing: it may be of another life of the target, to which a late copy came
-		switch {
-		case m.loan != nil && m.cause == Cancelled:
+		if m.loan != nil && m.cause == Cancelled {
 			s.recall(m)
-		case (m.deferred || m.restart != 0) && (m.cause == Cancelled || m.cause == NotReady):
+		}
+		if (m.deferred || m.restart != 0) && (m.cause == Cancelled || m.cause == NotReady) {
 			s.tellCancelled(m)
 		}
 		s.endSend(m)
@@ -399,15 +399,16 @@ func (s *SES) endSend(m *send) {
 	if m.phase == phaseResult || m.phase == phaseDeferred || m.phase == phaseLent {
 		s.waitResult--
 	}
-	s.forgetToken(m)
 	if m.loan != nil {
 		s.endLoan(m)
 	}
+	s.forgetToken(m)
 	s.freeBytes(m)
 	if m.read != nil {
 		s.endRead(m)
 	}
-	m.hdr.BufOff, m.checking, m.operands, m.commit, m.match, m.mayLend = 0, false, 0, commitNone, false, false
+	m.hdr.BufOff, m.checking, m.operands, m.commit, m.match = 0, false, 0, commitNone, false
+	m.mayLend = false
 	if len(s.recuts) != 0 {
 		delete(s.recuts, m.self)
 	}

@@ -28,6 +28,21 @@ type end struct {
 	rod     []carried // in order
 	back    []carried // read data for the other end
 	events  []Event
+	noLoans bool // it is of a make that does not know rendezvous sends
+}
+
+// Request has the SES execute a request, as one of another make would if noLoans.
+func (e *end) Request(src *Source, next wire.NextHdr, b []byte) *Result {
+	var r wire.ReqStd
+	if _, err := r.Parse(b); e.noLoans && next == wire.NextReqStd && err == nil {
+		switch {
+		case rendezvous(r.Opcode):
+			return e.rejected(wire.RCUnsupportedOp)
+		case r.Opcode == wire.OpNoOp:
+			return e.done(0)
+		}
+	}
+	return e.SES.Request(src, next, b)
 }
 
 // A duo is two ends with a network that keeps everything, and brings RUD packets in any order.
@@ -81,6 +96,13 @@ func (d *duo) recv(tag uint64, n int) {
 	}
 }
 
+// listen reads the events.
+func (e *end) listen() {
+	for ev := e.SES.Event(); ev != nil; ev = e.SES.Event() {
+		e.events = append(e.events, *ev)
+	}
+}
+
 // step does one random thing. It reports whether there was something to do.
 func (d *duo) step(e *end) bool {
 	e.Advance(d.now)
@@ -98,9 +120,7 @@ func (d *duo) step(e *end) bool {
 		e.On(h, e.src.PDC)
 		e.waiting = append(e.waiting, h)
 	}
-	for ev := e.SES.Event(); ev != nil; ev = e.SES.Event() {
-		e.events = append(e.events, *ev)
-	}
+	e.listen()
 	if len(e.waiting) > 0 && d.rng.IntN(2) == 0 {
 		h := e.waiting[0]
 		p, ok := e.Peek(h, 1024)

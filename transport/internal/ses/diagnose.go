@@ -18,6 +18,7 @@ const (
 	StageAgain                    // the target refused it for now; it will be sent again
 	StageResult                   // all were answered; the promised result is missing
 	StageFenced                   // it waits for earlier sends, because of a fence
+	StageLent                     // its target has its announcement, and is to read it
 )
 
 // A SendView is one send that has not ended.
@@ -69,8 +70,10 @@ func (s *SES) EachSend(fn func(v *SendView)) {
 			v.Stage = StageAnswers
 		case phaseWait, phaseReady:
 			v.Stage, v.Taken = StageAgain, 0
-		case phaseResult, phaseDeferred, phaseLent:
+		case phaseResult, phaseDeferred:
 			v.Stage = StageResult
+		case phaseLent:
+			v.Stage, v.Taken = StageLent, uint32(min(m.loan.handed, m.loan.size))
 		}
 		fn(&v)
 	}

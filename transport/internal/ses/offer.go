@@ -431,11 +431,13 @@ func (s *SES) forgetOffer(i int32, m *inmsg) {
 }
 
 // dropDeferral ends a deferred message whose PDC is gone, or whose peer or endpoint. A PDC that was closed in
-// order says nothing of the message.
+// order says nothing of the message, unless its source may be forged: who closes has had the answer, and is proven by that.
 func (s *SES) dropDeferral(i int32, m *inmsg, c Cause) {
 	switch {
 	case s.closed || s.ended || s.endpoints[m.ep].closed:
 		s.endOffer(i, m, c, 0)
+	case c == Closed && s.peers.at(m.user).unproven:
+		s.withdrawOffer(i, m)
 	case c == Closed || m.isPull() && s.pullOf(m).read != 0: // the read has a PDC of its own
 		m.pdc = noPDC // it stays where it is among deferrals, and is found there by no packet
 		if m.state == inDeferred {

@@ -495,6 +495,11 @@ func TestPullHasAll(t *testing.T) {
 			g.came(d, off, 1000)
 		}
 		g.wantEvent(EvTRecv, OK, "r", 5000)
+		ask := wire.ReqStd{Opcode: wire.OpNoOp, Flags: wire.SESREL | single, MsgID: 78, JobID: g.cfg.JobID, PIDonFEP: g.cfg.PIDonFEP, RI: g.cfg.RI, Match: 5}
+		for _, want := range []string{"response OK 0 gtd", "response OK 0 gtd", "response UNDELIVERABLE 0 gtd"} { // it remembers what it had, for a while
+			g.want(srcA, ask.Append(nil), want)
+			g.ageHad()
+		}
 		g.Failed(h, c, 0)
 		g.quiet()
 		g.rest()

@@ -126,7 +126,7 @@ func (s *SES) serveRead(src *Source, r *wire.ReqStd) *Result {
 		return s.done(0) // S-RMA-16
 	}
 	// S-RMA-12. The reference provider asks for all of a short read without EOM.
-	if r.ReqLen <= maxInline && r.Flags&wire.SESSOM != 0 && end == uint64(r.ReqLen) && !known && !src.Unproven && g.loan == nil {
+	if g.loan == nil && r.ReqLen <= maxInline && r.Flags&wire.SESSOM != 0 && end == uint64(r.ReqLen) && !known && !src.Unproven {
 		data := g.Append(s.inline[:0], g.Offset(r), n)
 		s.wasRead(s.to.id, g, src.Peer, r.Initiator, r.ReqLen)
 		if g.SingleUse {
