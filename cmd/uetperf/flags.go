@@ -47,6 +47,7 @@ const (
 	streams   = traffic.BW + " " + traffic.Rate
 	exchanges = traffic.Load + " " + traffic.RR
 	windowed  = streams + " " + exchanges + " " + traffic.Incast
+	lends     = traffic.Lat + " " + traffic.BW + " " + exchanges + " " + traffic.Soak
 	counted   = traffic.Ping + " " + traffic.Lat + " " + streams + " " + exchanges
 	warmed    = traffic.Lat + " " + windowed
 	single    = traffic.Ping + " " + warmed // tests that are one test
@@ -333,6 +334,7 @@ func (p *params) table() []flagRow {
 		{on: anyTest + " serve doctor", name: "as", unit: "NAME", help: "with --sec tls, the NAME whose certificate this end has", said: usual + ", or the only one in the folder", to: place{&c.As}},
 		{on: remote, name: "crc", unit: "on|off", help: "CRC-32C trailer on|off", def: "on", to: read(&s.CRC, isOn)},
 		{on: remote, name: "base-rtt", unit: "TIME", help: "round trip TIME of the idle path, hosts included (config_base_rtt of UE): what takes longer is taken for congestion", said: "150us", to: read(&s.BaseRTT, units.ParseDuration)},
+		{on: lends, name: "rendezvous", unit: "SIZE", help: "announce messages of SIZE or more, which their receiver reads when a receive has them (rendezvous sends of UE)", said: "none", to: read(&s.Rendezvous, units.ParseSize), check: p.checkRendezvous},
 		{on: anyTest, name: "trim", help: "offer packets to switches that trim (DSCP 10, resent 12; control 46), and refuse what arrives cut (DSCP 26, 28)", to: &s.Trim, check: p.checkSecurity},
 		{on: remote, name: "gso", unit: "auto|on|off", help: "segmentation offload auto|on|off at both ends", def: "auto", said: drawn, to: oneOf(&s.GSO, "auto", "on", "off")},
 		{on: "doctor", name: "gso", unit: "auto|off", help: "segmentation offload auto|off", def: "auto", to: oneOf(&s.GSO, "auto", "off")},
@@ -514,6 +516,13 @@ func (p *params) checkRate() error {
 
 // eachRate is how many requests one stream of a load begins in a second.
 func eachRate(s *traffic.Spec) float64 { return s.Rate / float64(max(1, s.Parallel)) }
+
+func (p *params) checkRendezvous() error {
+	if n := p.cfg.Spec.Rendezvous; p.given("rendezvous") && n < 1 {
+		return errors.New("--rendezvous 0 is not at least 1: leave it out for none")
+	}
+	return nil
+}
 
 func (p *params) checkChurn() error {
 	if s := &p.cfg.Spec; s.Churn && s.EP == traffic.MSG && !p.given("progress") {

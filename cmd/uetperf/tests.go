@@ -300,7 +300,7 @@ func (p *params) pin() {
 		pins.paths = s.Paths
 	}
 	// The following flags are neither drawn nor special to the soak.
-	for _, name := range []string{"provider", "ep", "domain", "cc", "sec", "keys", "as", "crc", "base-rtt", "trim", "mtu", "impair", "timeout", "silence"} {
+	for _, name := range []string{"provider", "ep", "domain", "cc", "sec", "keys", "as", "crc", "base-rtt", "rendezvous", "trim", "mtu", "impair", "timeout", "silence"} {
 		if name == "ep" && s.EP == traffic.RDM { // the usual one, and datagrams have another
 			continue
 		}

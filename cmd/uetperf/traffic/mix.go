@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"time"
 )
 
@@ -75,6 +76,8 @@ func (m *Mix) families() []family {
 // go together.
 func (m *Mix) Check() error {
 	switch op := cmp.Or(m.Op, "the operation"); {
+	case m.Base.Rendezvous > 0 && (!slices.Contains(m.families(), messages) || m.Op == Inject || m.Complete == "inject"):
+		return errors.New("--rendezvous is of messages that are lent until they were read: leave it out, or the operation, the mode and the level that are of others")
 	case m.Mode == UUD && m.Base.EP == MSG:
 		return errors.New("mode uud is of datagrams, which need no connection: leave out -e msg, or --mode uud")
 	case m.Mode == UUD && m.Op != "" && m.Op != Send:
@@ -204,6 +207,9 @@ func (m *Mix) Draw(rng *rand.Rand, left time.Duration) (Spec, string) {
 		default:
 			p.Size = min(p.Size, mixInject)
 		}
+	}
+	if what != messages || p.Op == Inject || p.Complete == "inject" {
+		p.Rendezvous = 0
 	}
 	for n := max(1, p.Size, p.Reply); p.Window > 1 && n*int64(p.Window*p.Parallel) > mixBytes; {
 		p.Window /= 2

@@ -136,6 +136,9 @@ type Spec struct {
 	Seed uint64 `json:"seed"`
 	// BaseRTT is config_base_rtt; 0 means the default (transport.Config).
 	BaseRTT time.Duration `json:"base_rtt,omitempty"`
+	// Rendezvous is the length from which on messages are announced, and read by their receiver; 0 means
+	// that none is.
+	Rendezvous int64 `json:"rendezvous,omitempty"`
 	// Patience is how long an answer to a datagram may take until it is lost, if longer than usual.
 	Patience time.Duration `json:"patience,omitempty"`
 	// PeerTimeout is how long a peer may be silent while something is owed.
@@ -301,6 +304,14 @@ func (s *Spec) Validate() error {
 		return fmt.Errorf("with --encapsulation standard an address has one endpoint: leave -P out, and --churn of connections")
 	case s.BaseRTT < 0 || s.BaseRTT > time.Second:
 		return fmt.Errorf("--base-rtt %v is not 0 to 1s", s.BaseRTT)
+	case s.Rendezvous < 0 || s.Rendezvous > MaxMemory:
+		return fmt.Errorf("--rendezvous %d is not 1 to %s", s.Rendezvous, units.Bytes(MaxMemory))
+	case s.Rendezvous > 0 && s.OneSided():
+		return fmt.Errorf("--rendezvous is of messages, and %s has none: leave one of both out", s.Op)
+	case s.Rendezvous > 0 && (s.Op == Inject || s.Complete == "inject"):
+		return errors.New("--rendezvous lends a message until it was read, and inject copies it: leave one of both out")
+	case s.Rendezvous > 0 && s.Lossy():
+		return errors.New("--rendezvous is of messages that arrive, and datagrams may not: leave it out, or --mode uud")
 	case s.PeerTimeout < 0 || s.PeerTimeout > MaxSilence || s.Interval < 0 || s.Patience < 0 || s.Patience > MaxSilence:
 		return fmt.Errorf("a time is negative or too long")
 	case s.Trim && s.Security() != Off:

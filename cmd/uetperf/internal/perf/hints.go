@@ -66,6 +66,7 @@ func hints(s *traffic.Spec, sec *uet.Security, handshake, idle time.Duration) *u
 	case traffic.BothCC:
 		h.Config.Tuning.Congestion = uet.NSCCAndRCCC
 	}
+	h.Config.Tuning.RendezvousMin = int(s.Rendezvous)
 	switch s.GSO {
 	case "on":
 		h.Config.Socket.GSO, h.Config.Socket.GRO = uet.OffloadOn, uet.OffloadOn
