@@ -80,7 +80,7 @@ func TestRendezvousTargetRestarts(t *testing.T) {
 			w.Run(time.Millisecond)
 			b.Restart()
 			post(b, trecv(300_000), 5)
-			w.RunOps(30*time.Second, ops...)
+			w.RunOps(5*time.Second, ops...)
 			w.Want("ok or aborted or aborted, unknown or refused or refused, unknown", ops...) // ok: what was announced to the new life
 			again := a.Post(s)
 			w.RunOps(10*time.Second, again)

@@ -126,9 +126,11 @@ func TestLendTruncated(t *testing.T) {
 			d.recv(7, 900)
 			d.run()
 		}
-		if e := d.b.events[0]; e.Cause != Truncated || e.Len != 900 || e.OverLen != 4100 {
+		e := d.b.events[0]
+		if e.Cause != Truncated || e.Len != 900 || e.OverLen != 4100 {
 			t.Errorf("%v %d %d", e.Cause, e.Len, e.OverLen)
 		}
+		wantBytes(t, e.Buf[:900], pattern(5000)[:900])
 		d.sent(1)
 		d.atRest()
 	}
@@ -391,6 +393,9 @@ func TestLendRefusedLater(t *testing.T) {
 	d.run()
 	d.b.CloseEndpoint(0)
 	d.run()
+	if len(d.a.events) != 1 {
+		t.Fatalf("%d sends have ended", len(d.a.events))
+	}
 	if e := d.a.events[0]; e.Cause != Rejected || e.RC != wire.RCUndeliverable || e.Unknown || len(d.a.loans) != 0 {
 		t.Errorf("%v %v", e.Cause, e.RC)
 	}

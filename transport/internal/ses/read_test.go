@@ -54,6 +54,24 @@ func TestReadDataTwice(t *testing.T) {
 	}
 }
 
+// S-CPL-01: a read ends when every request is answered, though all bytes have come before.
+func TestReadWaitsForItsAnswers(t *testing.T) {
+	g := newRig(t)
+	h, d := g.asking(3000, 2)
+	p, _ := g.Peek(h, 1000)
+	g.AppendPiece(nil, p)
+	for off := 0; off < 3000; off += 1000 {
+		g.came(d, off, 1000)
+	}
+	if e := g.Event(); e != nil {
+		t.Fatalf("it ends with %v, and a request has no answer", e.Cause)
+	}
+	g.Answered(h, nil)
+	if e := g.Event(); e == nil || e.Cause != OK {
+		t.Fatalf("%+v", e)
+	}
+}
+
 func TestReadDataNotAskedFor(t *testing.T) {
 	g := newRig(t)
 	h, d := g.asking(3000, 1)
