@@ -24,6 +24,7 @@ import (
 	"github.com/uetkit/uetkit/transport/internal/cms"
 	"github.com/uetkit/uetkit/transport/internal/pds"
 	"github.com/uetkit/uetkit/transport/internal/ses"
+	"github.com/uetkit/uetkit/transport/wire"
 )
 
 // A FEP is the protocol state of one address: its PDCs, its peers and the endpoints that
