@@ -127,7 +127,7 @@ type Config struct {
 
 	// Congestion says by what packets may leave: NSCC (the default), RCCC, or both. With RCCC
 	// this FEP also grants credit to those that ask for it. With a peer that knows no RCCC, NSCC
-	// alone decides.
+	// alone decides. Where NewCCC is set this FEP grants credit and uses none.
 	Congestion Congestion
 	// LineRate is how many bytes a second can arrive here; 0 means not known. Credit is granted at
 	// that rate. If it is not known, what was granted and did not arrive is limited by RecvWindow, or

@@ -39,6 +39,7 @@ type crediting struct {
 	// waiting are the PDCs on which packets wait for credit. waitAt is no later than the first
 	// of their questions is due, 0 if none is.
 	waiting []*pds.PDC
+	asked   []*pds.PDC // those of waiting that have just asked; empty between calls
 	waitAt  time.Duration
 	lastID  uint8
 	used    cms.CreditStats // of all sources' CCCs
@@ -110,19 +111,22 @@ func (f *FEP) wants(now time.Duration, p *peer, pdc *pds.PDC) {
 	if c == nil || !c.On() {
 		return
 	}
-	n := 0
-	if pdc.Mode() == wire.ROD {
-		n = f.backlog(pdc, p)
-	} else {
-		n = f.backlog(p.short, p)
+	n := f.backlog(pdc, p) // also if it closes, and others have taken its place below
+	if pdc.Mode() != wire.ROD {
+		others := func(q *pds.PDC) {
+			if q != pdc {
+				n += f.backlog(q, p)
+			}
+		}
+		others(p.short)
 		for _, q := range p.long {
-			n += f.backlog(q, p)
+			others(q)
 		}
 		id := PeerID(pdc.Peer)
-		n += f.backlog(f.pulls[id], p)
+		others(f.pulls[id])
 		for _, q := range f.returning[id] {
 			if q.Mode() != wire.ROD {
-				n += f.backlog(q, p)
+				others(q)
 			}
 		}
 	}
@@ -145,10 +149,12 @@ func (f *FEP) lacksCredit(now time.Duration, pdc *pds.PDC) {
 	cr.waitAt = sooner(cr.waitAt, c.AskAt())
 }
 
-// askCredits asks again for credit that did not come.
+// askCredits asks again for credit that did not come. Who has asked goes behind the others: its target may
+// be gone, and the PDCs of a peer, which share the question, may have others.
 func (f *FEP) askCredits(now time.Duration) {
 	cr := f.credit
 	keep, at := cr.waiting[:0], time.Duration(0)
+	asked := cr.asked[:0]
 	for _, pdc := range cr.waiting {
 		c := creditOf(pdc)
 		if f.pds.At(pdc.Slot) != pdc {
@@ -166,6 +172,9 @@ func (f *FEP) askCredits(now time.Duration) {
 				continue
 			case c.Ask(now):
 				pdc.AskCredit()
+				pdc.SetLacksCredit(true)
+				asked, at = append(asked, pdc), sooner(at, c.AskAt())
+				continue
 			}
 			if now >= c.AskAt() {
 				continue // nothing waits any more
@@ -174,8 +183,10 @@ func (f *FEP) askCredits(now time.Duration) {
 		pdc.SetLacksCredit(true)
 		keep, at = append(keep, pdc), sooner(at, c.AskAt())
 	}
+	keep = append(keep, asked...)
 	clear(cr.waiting[len(keep):])
-	cr.waiting, cr.waitAt = keep, at
+	clear(asked)
+	cr.waiting, cr.waitAt, cr.asked = keep, at, asked[:0]
 }
 
 // advanceCredit does what is due of RCCC.
@@ -228,8 +239,7 @@ func (f *FEP) creditAsked(p *pds.PDC, payload uint32) {
 	}
 	answer, ok := g.Ask(f.now, p.Peer, q.CCCID, q.CreditTarget, p.Slot, !p.Unproven(), true)
 	switch {
-	case !ok:
-		p.RefuseCredit(f.now) // its window alone decides then
+	case !ok: // there are too many sources now: it asks again
 	case answer:
 		p.GiveCredit(g.Credit(p.Peer, q.CCCID))
 	}

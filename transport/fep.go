@@ -215,7 +215,7 @@ func reads(k OpKind) bool { return k == OpRead || k == OpFetch }
 // laneLen is the length by which the lane of a message of n bytes is chosen. A rendezvous send goes where
 // short messages go.
 func (f *FEP) laneLen(op *Op, n int) int {
-	if uint(n) >= f.lendMin && f.ses.Lends(op) {
+	if uint(n) >= f.lendMin && f.ses.Announces(op) {
 		return wire.RendezvousLen
 	}
 	return n

@@ -86,8 +86,9 @@ type Tuning struct {
 	DeferrableMin int
 	// RendezvousMin is the length in bytes from which on a message is announced, and read by its
 	// receiver when a receive has matched (UE 3.4, rendezvous sends), if the receiver knows how.
-	// Default 0: none is. The bytes go once, and never to a receiver that is not ready; each message
-	// takes a round trip more, and is one of the endpoint's sends until it was received. Set it where receivers are often behind with long messages.
+	// Default 0: none is. The bytes are sent once, when the receiver has a buffer for them; each
+	// message takes a round trip more, and is one of the endpoint's sends until it was received. Set it
+	// where receivers are often behind with long messages. Datagrams (FI_EP_DGRAM) ignore it.
 	RendezvousMin int
 	// MaxPDCs limits the PDCs of the endpoint, MaxPDCsPerPeer those that one peer may open.
 	// Default 60,000 and 4,096. Lower them where memory is short.
@@ -98,10 +99,10 @@ type Tuning struct {
 	// it waits for less long then, at the same share of the processor (since Linux 6.12). Set it
 	// where a thread computes as well, beside others, and should not be interrupted so often.
 	KeepSlice bool
-	// Crowd says that threads which poll as this endpoint's do share the processor, as those of ranks
-	// that outnumber the processors. A yield to them may take as long as one to a thread that never
-	// yields. By default a reader sleeps for 0.3 s after one such yield, instead of polling; with
-	// Crowd after eight in a row.
+	// Crowd says that the threads which share a processor all poll and yield as the reader of this
+	// endpoint does: ranks that outnumber the processors. A yield may then take long though none of
+	// them keeps the processor. By default a reader sleeps instead of polling for 0.3 s after one
+	// yield that took 0.5 ms or more, with Crowd after eight in a row.
 	Crowd bool
 
 	// AcceptClearStart accepts NACK 0x17 in clear while a secured PDC is being opened, at

@@ -147,6 +147,9 @@ func TestCreditAsks(t *testing.T) {
 	s.c.Wants(s.now, 100_000, 1)
 	var at []time.Duration
 	for len(at) < 4 {
+		if s.now > time.Minute {
+			t.Fatalf("asked only at %v", at)
+		}
 		if s.c.Ask(s.now) {
 			at = append(at, s.now)
 			if _, target := s.c.Target(); target == 0 {

@@ -31,7 +31,7 @@ const (
 	// asks for.
 	farOff = 16
 	// cccsPerSource and maxSources bound what is kept. A source has one CCC for all RUD PDCs
-	// and one per ROD PDC. The 4,096 are Limits.MaxPDCsPerSource, which is as arbitrary.
+	// and one per ROD PDC. The 4,096 are arbitrary.
 	cccsPerSource = 4
 	maxSources    = 4096
 )
@@ -285,7 +285,7 @@ func (g *Grants) Advance(now time.Duration) {
 	}
 	if g.got > 0 {
 		took := time.Duration(float64(lifeOpen*g.open) / float64(g.got) * float64(now-g.born))
-		g.life = min(max(took, g.least), mostLife)
+		g.life = max(min(took, mostLife), g.least)
 	}
 	g.open = 0
 	for _, s := range g.sources {

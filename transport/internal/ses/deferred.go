@@ -66,8 +66,8 @@ func (s *SES) postedMatch(m *send) {
 	}
 }
 
-// mostAsks bounds the sends when one begins that asks for a message which has its receive. Beyond maxSends, because all of
-// these may wait for the peer, which has as many that wait for this side.
+// mostAsks bounds the sends while a read or an RTR is begun for a message that has its receive. It is above
+// maxSends: all of those may wait for the peer, whose own may all wait for this side.
 const mostAsks = maxSends + mostQuestions + 64
 
 // mostQuestions bounds the questions beyond maxSends. Arbitrary.

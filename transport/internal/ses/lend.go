@@ -26,7 +26,7 @@ type loan struct {
 	handed uint64 // bytes that went out to the target
 	swept  uint64 // what handed was in the last sweep
 	got    uint32 // bytes that the target has, by reads that have ended
-	edges  uint32 // the sum of span over them
+	edges  uint32 // a sum over the ranges read, another than that of the whole if one came twice and another never
 	serves int32  // reads of it that have not ended
 	told   bool   // the target has the header
 	kept   bool   // as an unexpected message
@@ -60,6 +60,12 @@ func (s *SES) Lends(op *Op) bool {
 	e := s.endpoint(op.Endpoint)
 	return (op.Kind == EvSend || op.Kind == EvTSend) && uint(op.Bytes()) >= s.lendMin && !op.Inject && op.Level != LevelInject && s.cfg.RNRTimeout >= 0 &&
 		e != nil && (op.JobID == 0 || op.JobID&0xffffff == e.JobID) && s.readers[uint32(op.Peer)] != supportNo && len(s.loans) < maxLoans
+}
+
+// Announces reports whether a message that is posted now goes by rendezvous at once, as its peer is known to
+// read such sends.
+func (s *SES) Announces(op *Op) bool {
+	return s.readers[uint32(op.Peer)] == supportYes && s.Lends(op)
 }
 
 // Lent reports whether h goes by rendezvous.
@@ -367,7 +373,7 @@ func (s *SES) lentAnswered(n *send) {
 
 // lentGone acts on the end of the PDC that stood for a rendezvous send.
 func (s *SES) lentGone(m *send, c Cause) {
-	if c == Closed || c == Aborted && m.loan.serves != 0 { // by which the target reads lives
+	if c == Closed || c == Aborted { // the target's read has a PDC of its own, which may live
 		m.promised = noPDC
 		s.askLent(m)
 		return

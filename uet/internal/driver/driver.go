@@ -23,7 +23,7 @@ type Config struct {
 	Auto bool
 	// KeepSlice leaves the scheduler's slice of the caller's threads as it is (shortenSlice).
 	KeepSlice bool
-	// Crowd says that several long yields in a row tell of a thread that does not yield, not one.
+	// Crowd: it takes several long yields in a row, not one, to conclude that a thread does not yield.
 	Crowd bool
 	// Clock returns monotonic time since any moment, never 0. nil means time since New.
 	Clock func() time.Duration
