@@ -7,6 +7,7 @@ import (
 	"math"
 	"math/big"
 	"math/rand/v2"
+	"runtime"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -449,15 +450,20 @@ func TestApplyRefuses(t *testing.T) {
 // TestApplyBesideTheProgram holds that no sum is lost among those of Apply in
 // several threads and those of sync/atomic; short elements leave their neighbours alone.
 func TestApplyBesideTheProgram(t *testing.T) {
-	const rounds, threads = 100_000, 4
+	const rounds, threads = 200_000, 4
 	for _, typ := range []wire.AtomicType{wire.Uint8, wire.Uint16, wire.Uint32, wire.Uint64} {
 		memory := memoryOf(8)
 		size := typ.Size()
 		one := make([]byte, size)
 		one[size-1] = 1
 		var all sync.WaitGroup
+		var waiting atomic.Int32 // they begin together: what runs alone overtakes nobody
+		waiting.Store(threads)
 		for k := range threads {
 			all.Go(func() {
+				for waiting.Add(-1); waiting.Load() > 0; {
+					runtime.Gosched()
+				}
 				p := memory[:size]
 				if size < 4 { // two threads add to each of two neighbours
 					p = memory[k%2*size:][:size]
