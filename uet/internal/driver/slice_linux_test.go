@@ -60,7 +60,7 @@ func TestYieldsInVainEndTheShortSlice(t *testing.T) {
 		go func() {
 			defer close(over)
 			runtime.LockOSThread() // for ever: the thread ends with the goroutine
-			usualSlice() // a test before may have shortened this thread's
+			usualSlice()           // a test before may have shortened this thread's
 			usual := sliceOf(t)
 			if shortenSlice(); sliceOf(t) != slice {
 				t.Logf("the system's slice is %v: nothing to shorten", usual)
