@@ -19,21 +19,24 @@ func TestEndWithoutBarrierAtLoss(t *testing.T) {
 	for i := range n {
 		size := []int{1, 100, 5000, 200_000}[i%4]
 		begun := time.Now()
-		mptest.RunWith(t, 2, mp.Config{}, func(c *mp.Comm) {
-			ctx := limit(t)
-			if c.Rank() == 0 {
-				ok(t, c.Send(ctx, pattern(size, byte(i)), 1, 1))
-				return
-			}
-			b := make([]byte, size)
-			st, err := c.Recv(ctx, b, 0, 1)
-			if ok(t, err); st.Len != size || string(b) != string(pattern(size, byte(i))) {
-				t.Errorf("round %d: %d bytes of %d, or others", i, st.Len, size)
-			}
-		}, mptest.Loss(0.05, uint64(i)))
+		mptest.RunWith(t, 2, mp.Config{}, func(c *mp.Comm) { lastMessage(limit(t), t, c, size, i) }, mptest.Loss(0.05, uint64(i)))
 		if t.Failed() {
 			t.Fatalf("round %d, after %v", i, time.Since(begun))
 		}
+	}
+}
+
+// lastMessage is a program of two ranks that ends with a message of a size.
+func lastMessage(ctx context.Context, t *testing.T, c *mp.Comm, size, round int) {
+	want := pattern(size, byte(round))
+	if c.Rank() == 0 {
+		ok(t, c.Send(ctx, want, 1, 1))
+		return
+	}
+	b := make([]byte, size)
+	st, err := c.Recv(ctx, b, 0, 1)
+	if ok(t, err); st.Len != size || string(b) != string(want) {
+		t.Errorf("round %d: %d bytes of %d, or others", round, st.Len, size)
 	}
 }
 

@@ -14,7 +14,10 @@ func deferrable(c *transport.Config) { c.DeferrableMin = 16 << 10 }
 
 // R-CMPL-18, R-MSG-14, S-DEF: programs that send in one order and receive in another come to their end, however
 // much they send before anything is received, on good paths and bad ones, in order and not.
-func TestReversedOrder(t *testing.T) {
+func TestReversedOrder(t *testing.T) { reversedPrograms(t, deferrable) }
+
+// reversedPrograms runs the programs that MPI calls correct, each on good paths and bad ones.
+func reversedPrograms(t *testing.T, how func(*transport.Config)) {
 	for _, p := range []struct{ messages, bytes int }{{24, 1 << 20}, {8, 17 << 20}, {20_000, 8}} {
 		for _, rod := range []bool{false, true} {
 			for _, loss := range []float64{0, 0.01, 0.05} {
@@ -23,7 +26,7 @@ func TestReversedOrder(t *testing.T) {
 				}
 				t.Run(fmt.Sprintf("%dx%d/rod=%v/loss=%v", p.messages, p.bytes, rod, loss), func(t *testing.T) {
 					t.Parallel()
-					reversed(t, deferrable, p.messages, p.bytes, rod, loss)
+					reversed(t, how, p.messages, p.bytes, rod, loss)
 				})
 			}
 		}

@@ -13,21 +13,7 @@ func rendezvous(c *transport.Config) { c.DeferrableMin, c.RendezvousMin = -1, 16
 
 // S-RDV: programs that send in one order and receive in another come to their end by rendezvous, too, on good
 // paths and bad ones, in order and not. Short ones are ordinary: each that is announced keeps its place among the sends.
-func TestRendezvousInReversedOrder(t *testing.T) {
-	for _, p := range []struct{ messages, bytes int }{{24, 1 << 20}, {8, 17 << 20}, {20_000, 8}} {
-		for _, rod := range []bool{false, true} {
-			for _, loss := range []float64{0, 0.01, 0.05} {
-				if (testing.Short() || raceEnabled) && (p.bytes != 1<<20 || loss != 0.01) {
-					continue
-				}
-				t.Run(fmt.Sprintf("%dx%d/rod=%v/loss=%v", p.messages, p.bytes, rod, loss), func(t *testing.T) {
-					t.Parallel()
-					reversed(t, rendezvous, p.messages, p.bytes, rod, loss)
-				})
-			}
-		}
-	}
-}
+func TestRendezvousInReversedOrder(t *testing.T) { reversedPrograms(t, rendezvous) }
 
 // Two hosts that announce to each other, and receive in the reverse order, do not wait for each other for ever.
 func TestRendezvousBothWays(t *testing.T) {

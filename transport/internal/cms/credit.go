@@ -156,9 +156,6 @@ func (c *Credit) Window() int {
 	return c.nscc.Window()
 }
 
-// Credit is how many bytes RCCC lets leave now.
-func (c *Credit) Credit() int { return int(max(c.credit+c.free, 0)) }
-
 // Wants tells how many nominal bytes wait to be sent, lost packets included. The first ones after an
 // idle time begin anew with unsolicited packets. share is the number of destinations that this
 // source sends to at once: its link cannot use the credit of all.

@@ -119,9 +119,6 @@ func NewGrants(cfg GrantConfig) *Grants {
 	return g
 }
 
-// SetRoom sets how many bytes the receive path holds now, 0 for no limit.
-func (g *Grants) SetRoom(n int) { g.room = int64(n) }
-
 // ahead is how far a cumulative credit is beyond another, in bytes.
 func ahead(a, b uint32) int64 { return int64(int32((a-b)<<8)>>8) * quantum }
 
@@ -359,12 +356,6 @@ func (g *Grants) Forget(peer uint32) {
 	*s = grantSource{}
 	g.free = append(g.free, s)
 }
-
-// Sources is the number of sources.
-func (g *Grants) Sources() int { return len(g.sources) }
-
-// Open is the number of bytes that are granted, and neither arrived nor expired.
-func (g *Grants) Open() int { return int(g.open) }
 
 // find returns a CCC of a peer, or nil.
 func (g *Grants) find(peer uint32, id uint8) *grantee {
