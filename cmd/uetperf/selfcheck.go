@@ -211,6 +211,9 @@ func (r *row) findFaults() {
 		return
 	}
 	c := r.run.DataCheck
+	if x := r.run.Soak; x != nil && x.Failed > 0 { // the first is what a line has room for
+		bad("%d of %d tests failed, the last one: %s", x.Failed, x.Episodes, r.run.LastError)
+	}
 	switch {
 	case r.run.Msgs == 0:
 		bad("nothing was measured")
@@ -222,8 +225,6 @@ func (r *row) findFaults() {
 	switch x := r.run.Soak; {
 	case r.run.Errors != nil && *r.run.Errors > 0:
 		bad("%d transactions failed, the last one: %s", *r.run.Errors, r.run.LastError)
-	case x != nil && x.Failed > 0:
-		bad("%d of %d tests failed, the last one: %s", x.Failed, x.Episodes, r.run.LastError)
 	case x != nil && x.Leaking > 0:
 		bad("%d of memory, goroutines and descriptors only grow", x.Leaking)
 	}

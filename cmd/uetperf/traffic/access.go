@@ -74,13 +74,24 @@ func setNumbers(b []byte, n int64) {
 	}
 }
 
-// Lend fills the memory that the client will access: for reads with what is to come.
+// Lend fills the memory that the client will access: for reads with what is to come, for writes with
+// what differs from that in every bit.
 func (l *Leg) Lend(memory []byte) {
-	if l.check == nil || l.Spec.Op != Read {
+	if l.check == nil || l.Spec.Atomic() {
 		return
 	}
 	for i, n := 0, int(l.Spec.Size); i < l.Spec.Places() && n > 0; i++ {
-		l.Conn.Fill(memory[i*n:][:n], uint64(i))
+		b := memory[i*n:][:n]
+		l.Conn.Fill(b, uint64(i))
+		if l.Spec.Op != Read {
+			invert(b)
+		}
+	}
+}
+
+func invert(b []byte) {
+	for i := range b {
+		b[i] = ^b[i]
 	}
 }
 
@@ -99,10 +110,10 @@ func (l *Leg) Returned(memory []byte) {
 			sum += binary.NativeEndian.Uint64(b)
 			continue
 		}
-		if untouched(b) {
+		wrong := l.Conn.Verify(b, uint64(i))
+		if wrong == n && l.untouched(b, uint64(i)) {
 			continue
 		}
-		wrong := l.Conn.Verify(b, uint64(i))
 		l.check.WrongBytes += int64(wrong)
 		if l.Spec.Op != WriteData || wrong > 0 { // of these the completions are counted
 			l.countChecked(false, wrong)
@@ -114,14 +125,10 @@ func (l *Leg) Returned(memory []byte) {
 	}
 }
 
-// untouched reports whether a place was never written.
-func untouched(b []byte) bool {
-	for _, x := range b {
-		if x != 0 {
-			return false
-		}
-	}
-	return true
+// untouched reports whether a place is as Lend left it. It inverts b.
+func (l *Leg) untouched(b []byte, place uint64) bool {
+	invert(b)
+	return l.Conn.Verify(b, place) == 0
 }
 
 // A passive is the server's leg of a test that accesses its memory.

@@ -31,6 +31,7 @@ func TestReturned(t *testing.T) {
 		return l
 	}
 	l, mem := leg(Write, 10), make([]byte, 4*64)
+	l.Lend(mem)
 	for i := range 3 { // the last place was never written
 		p.Fill(mem[i*64:][:64], uint64(i))
 	}
@@ -39,10 +40,37 @@ func TestReturned(t *testing.T) {
 		t.Errorf("%+v, want 3 ok", l.check)
 	}
 	l = leg(Write, 10)
+	l.Lend(mem)
+	for i := range 3 {
+		p.Fill(mem[i*64:][:64], uint64(i))
+	}
 	mem[70] ^= 1
 	l.Returned(mem)
 	if l.check.OK != 2 || l.check.Wrong != 1 || l.check.WrongBytes != 1 {
 		t.Errorf("%+v, want 1 wrong byte", l.check)
+	}
+	// A place of one byte is told apart whatever is written there, also 0.
+	written := 0
+	for place := range uint64(2048) {
+		b := []byte{0}
+		if p.Fill(b, place); b[0] != 0 {
+			continue
+		}
+		s := spec(Write)
+		s.Size, s.Window = 1, int(place)+1
+		l := NewLeg(s, 0, true, NewGroup(s, true, nil))
+		l.Conn = lender{nil, p}
+		l.PeerSent.Store(10)
+		mem := make([]byte, s.Places())
+		l.Lend(mem)
+		mem[place] = 0
+		if l.Returned(mem); l.check.OK != 1 || l.check.Wrong != 0 {
+			t.Errorf("place %d: %+v, want 1 ok", place, l.check)
+		}
+		written++
+	}
+	if written == 0 {
+		t.Error("no place is written with 0")
 	}
 	for _, c := range []struct{ first, ok, wrong int64 }{{4, 10, 0}, {3, 9, 1}, {6, 10, 2}} {
 		l, mem = leg(FAdd, 10), make([]byte, 4*64)

@@ -132,6 +132,9 @@ type Spec struct {
 	Paths    int           `json:"paths,omitempty"`
 	// Encapsulation is symmetric, also if it is "", or standard: see uet.Config.
 	Encapsulation string `json:"encapsulation,omitempty"`
+	// Job is the JobID of the endpoints, 24 bits; 0 means the default. A test has one of its own: a late
+	// message of another test or program, whose port it has taken, is refused.
+	Job uint32 `json:"job,omitempty"`
 	// Seed determines the contents of messages.
 	Seed uint64 `json:"seed"`
 	// BaseRTT is config_base_rtt; 0 means the default (transport.Config).

@@ -70,6 +70,7 @@ type dialed struct {
 	host  record.Host
 	tool  record.Tool
 	facts bool // the server answers mFacts
+	jobs  bool // the server knows traffic.Spec.Job
 	mesh  bool // the server takes part in tests between servers
 	// took is how long Dial took, connected the part of it for the control connection.
 	took, connected time.Duration

@@ -2,6 +2,7 @@ package perf
 
 import (
 	"context"
+	"math/rand/v2"
 	"sync"
 	"time"
 
@@ -112,6 +113,9 @@ func (c *Client) complete(spec *traffic.Spec) error {
 	}
 	if spec.Sample == 0 {
 		spec.Sample = spec.Sampling()
+	}
+	if c.dialed.jobs && spec.EP != traffic.MSG { // a connection knows its other end
+		spec.Job = 2 + rand.Uint32N(1<<24-2) // not 1, which is the default
 	}
 	return nil
 }

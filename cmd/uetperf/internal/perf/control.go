@@ -65,6 +65,8 @@ const (
 	mResult  = "result"
 	mBeat    = "beat"
 	mFacts   = "facts"
+	// canJob, in message.Can, says that the server knows traffic.Spec.Job.
+	canJob = "job"
 	// mResources asks for the resources of the server's process, and answers.
 	mResources = "resources"
 	mBye       = "bye"

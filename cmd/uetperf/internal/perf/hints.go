@@ -52,6 +52,7 @@ func hints(s *traffic.Spec, sec *uet.Security, handshake, idle time.Duration) *u
 		h.Domain.DataProgress = fi.ProgressAuto
 	}
 	h.Config.NoCRC = !s.CRC
+	h.Config.JobID = s.Job
 	h.Config.PayloadMTU = s.MTU
 	h.Config.Paths = s.Paths
 	if s.Encapsulation == traffic.Standard {

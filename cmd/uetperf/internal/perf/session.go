@@ -174,7 +174,7 @@ func (ss *session) welcome(m *message) {
 	}
 	var can []string
 	if !ss.srv.cfg.Pretend.Older {
-		can = []string{mFacts}
+		can = []string{mFacts, canJob}
 	}
 	_ = ss.send(&message{Type: mWelcome, Host: &h, Tool: &t, Can: can, Mesh: ss.mayJoin() == ""})
 }
