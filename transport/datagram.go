@@ -29,7 +29,7 @@ func (f *FEP) postUnusual(now time.Duration, op *Op) error {
 		return ErrNoKey
 	}
 	f.now = now
-	h, err := f.ses.Send(now, op)
+	h, err := f.ses.Send(now, op, op.Bytes())
 	if err != nil {
 		return mapErr(err)
 	}

@@ -183,7 +183,7 @@ func (f *FEP) Post(now time.Duration, op *Op) error {
 		return ErrFull // no PDC can be opened now
 	}
 	sends := f.ses.Sends()
-	h, err := f.ses.Send(now, op)
+	h, err := f.ses.Send(now, op, n)
 	if err != nil {
 		return mapErr(err)
 	}

@@ -49,7 +49,7 @@ func (f *FEP) postIdempotent(now time.Duration, op *Op) (taken bool, err error) 
 		f.sec != nil && !f.sec.Ready() || f.ses.Fenced(op.Endpoint, uint32(op.Peer)) {
 		return false, nil
 	}
-	h, err := f.ses.Send(now, op)
+	h, err := f.ses.Send(now, op, op.Bytes())
 	if err != nil {
 		return true, mapErr(err)
 	}

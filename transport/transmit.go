@@ -468,9 +468,6 @@ func (f *FEP) drain(now time.Duration, p *peer, ln *lane) laneState {
 		if !pdc.CanPush(n + f.form.overhead) {
 			break
 		}
-		if ln.begun == 0 {
-			ln.begun = 1
-		}
 		pdc.Push(now, pc, n+f.form.overhead, uint8(path))
 		b := pdc.Header(f.join(pdc.Remote(), path, n, classNew))
 		f.joined(f.ses.AppendPiece(b, pc))
@@ -480,11 +477,13 @@ func (f *FEP) drain(now time.Duration, p *peer, ln *lane) laneState {
 		f.stats.TxData++
 		last, whole = f.out.off, pc.Last() && pc.Off == 0
 		ln.bytes -= int(pc.Len)
-		if pc.Last() {
-			f.next(ln)
-			if pc.Kind&(piece.Error|piece.End) != 0 {
-				f.recount(ln)
-			}
+		if !pc.Last() {
+			ln.begun = max(ln.begun, 1)
+			continue
+		}
+		f.next(ln)
+		if pc.Kind&(piece.Error|piece.End) != 0 {
+			f.recount(ln)
 		}
 	}
 	blocked := false
@@ -563,7 +562,9 @@ func (f *FEP) moveUnsent(ln *lane) {
 // next removes the lane's first message, all pieces of which were sent.
 func (f *FEP) next(ln *lane) {
 	ln.q.pop()
-	ln.begun = max(ln.begun-1, 0)
+	if ln.begun > 0 {
+		ln.begun--
+	}
 	f.todo.queued--
 	if ln.q.len() == 0 {
 		ln.bytes = 0

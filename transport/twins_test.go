@@ -128,7 +128,7 @@ func (f *FEP) longPost(now time.Duration, op *Op) error {
 	if ln == nil {
 		return ErrFull
 	}
-	h, err := f.ses.Send(now, op)
+	h, err := f.ses.Send(now, op, op.Bytes())
 	if err != nil {
 		return mapErr(err)
 	}

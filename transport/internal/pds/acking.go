@@ -39,11 +39,19 @@ func (p *PDC) AtRest() bool {
 
 // AckLen is how many bytes NextAck will append.
 func (p *PDC) AckLen() int {
-	if rx := p.rx; rx.nprobe > 0 && rx.due == 0 && len(rx.once) == 0 {
-		return wire.AckCCLen
+	if rx := p.rx; rx.due > 0 || rx.nprobe > 0 {
+		return p.otherAckLen()
 	}
-	if rx := p.rx; rx.due > 0 {
+	return wire.AckCCLen + wire.RspLen
+}
+
+// otherAckLen is AckLen where a stored response or a PROBE is to be answered.
+func (p *PDC) otherAckLen() int {
+	switch rx := p.rx; {
+	case rx.due > 0:
 		return wire.AckCCLen + rx.firstDue().rspLen()
+	case len(rx.once) == 0:
+		return wire.AckCCLen
 	}
 	return wire.AckCCLen + wire.RspLen
 }

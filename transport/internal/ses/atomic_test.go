@@ -53,7 +53,7 @@ func (g *amoRig) op(kind Kind, addr uint64, a *AMO, buf []byte) *Op {
 // request hands out the one packet of an operation.
 func (g *amoRig) request(op *Op) (Handle, piece.Piece, []byte) {
 	g.t.Helper()
-	h, err := g.a.Send(1, op)
+	h, err := g.a.send(1, op)
 	if err != nil {
 		g.t.Fatal(err)
 	}

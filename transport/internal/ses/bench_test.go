@@ -35,7 +35,7 @@ func TestSendAllocatesNothing(t *testing.T) {
 		op := c.op.op()
 		op.Context = benchCtx
 		n := allocsPerRun(func() {
-			h, err := a.Send(0, op)
+			h, err := a.send(0, op)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -122,7 +122,7 @@ func BenchmarkSendSmall(b *testing.B) {
 			// 64 messages are outstanding, as with a window.
 			var hs [64]Handle
 			for i := range hs {
-				hs[i], _ = s.Send(0, op)
+				hs[i], _ = s.send(0, op)
 				p, _ := s.Next(hs[i], 1024)
 				pkt = s.Append(pkt[:0], p)
 			}
@@ -130,7 +130,7 @@ func BenchmarkSendSmall(b *testing.B) {
 			for b.Loop() {
 				s.Answered(hs[i], nil)
 				s.Event()
-				h, _ := s.Send(0, op)
+				h, _ := s.send(0, op)
 				p, _ := s.Next(h, 1024)
 				pkt = s.Append(pkt[:0], p)
 				hs[i] = h
@@ -214,12 +214,12 @@ func BenchmarkSendBulk(b *testing.B) {
 	op := Op{Kind: EvTSend, Tag: 7, Buf: make([]byte, 1<<20), Context: benchCtx}
 	pkt := make([]byte, 0, 2048)
 	b.SetBytes(1024)
-	h, _ := s.Send(0, &op)
+	h, _ := s.send(0, &op)
 	for b.Loop() {
 		p, ok := s.Next(h, 1024)
 		if !ok {
 			s.Event()
-			h, _ = s.Send(0, &op)
+			h, _ = s.send(0, &op)
 			p, _ = s.Next(h, 1024)
 		}
 		pkt = s.Append(pkt[:0], p)

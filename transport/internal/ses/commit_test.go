@@ -11,7 +11,7 @@ import (
 func TestCommitByStrangers(t *testing.T) {
 	for _, rsp := range []*wire.Rsp{nil, {RC: wire.RCOK}, {Opcode: wire.RspResponse, RC: wire.RCOK, ModLen: 8}} {
 		s := New(testConfig())
-		h, err := s.Send(1, &Op{Kind: EvWrite, Peer: 2, Key: 1, Buf: make([]byte, 8), Level: LevelCommit})
+		h, err := s.send(1, &Op{Kind: EvWrite, Peer: 2, Key: 1, Buf: make([]byte, 8), Level: LevelCommit})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -72,7 +72,7 @@ func newDuo(t *testing.T, seed uint64, change func(*Config)) *duo {
 func (d *duo) send(tag uint64, n int, ordered bool) Handle {
 	d.t.Helper()
 	cfg := testConfig()
-	h, err := d.a.Send(d.now, &Op{Kind: EvTSend, Peer: 2, PIDonFEP: cfg.PIDonFEP, RI: cfg.RI, Buf: pattern(n), Tag: tag, Ordered: ordered, Context: tag})
+	h, err := d.a.send(d.now, &Op{Kind: EvTSend, Peer: 2, PIDonFEP: cfg.PIDonFEP, RI: cfg.RI, Buf: pattern(n), Tag: tag, Ordered: ordered, Context: tag})
 	if err != nil {
 		d.t.Fatal(err)
 	}

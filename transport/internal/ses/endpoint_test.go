@@ -82,7 +82,7 @@ func TestOpenRefuses(t *testing.T) {
 func TestEndpointsAreFullApart(t *testing.T) {
 	s := New(testConfig())
 	few := open(t, s, Identity{JobID: 5}, func(c *EndpointConfig) { c.MaxSends, c.MaxRecvs = 2, 1 })
-	send := func(id EndpointID) error { _, err := s.Send(0, &Op{Endpoint: id, Kind: EvSend, Peer: 1}); return err }
+	send := func(id EndpointID) error { _, err := s.send(0, &Op{Endpoint: id, Kind: EvSend, Peer: 1}); return err }
 	recv := func(id EndpointID) error { return s.Recv(0, &Op{Endpoint: id, Kind: EvRecv, Buf: make([]byte, 8)}) }
 	for i, err := range []error{send(0), send(0), send(0), recv(0), recv(0), send(few), send(few), recv(few)} {
 		if err != nil {
@@ -106,7 +106,7 @@ func TestFenceOfAnotherEndpoint(t *testing.T) {
 	s := New(testConfig())
 	other := open(t, s, Identity{JobID: 5})
 	h := func(id EndpointID) Handle {
-		h, err := s.Send(0, &Op{Endpoint: id, Kind: EvSend, Peer: 1, Buf: make([]byte, 8)})
+		h, err := s.send(0, &Op{Endpoint: id, Kind: EvSend, Peer: 1, Buf: make([]byte, 8)})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -130,7 +130,7 @@ func TestCloseEndpointDropsItsMessages(t *testing.T) {
 	s, from := New(testConfig()), New(testConfig())
 	other := open(t, s, Identity{JobID: 5, RI: 3})
 	deliver := func(job uint32, pid, ri uint16, n int, pdc uint32, parts int) {
-		h, err := from.Send(0, &Op{Kind: EvTSend, Peer: 1, JobID: job, PIDonFEP: pid, RI: ri, Tag: 4, Buf: make([]byte, n)})
+		h, err := from.send(0, &Op{Kind: EvTSend, Peer: 1, JobID: job, PIDonFEP: pid, RI: ri, Tag: 4, Buf: make([]byte, n)})
 		if err != nil {
 			t.Fatal(err)
 		}

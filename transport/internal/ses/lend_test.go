@@ -71,7 +71,7 @@ func (d *duo) sendOp(op Op) Handle {
 	if op.Context == nil {
 		op.Context = op.Tag
 	}
-	h, err := d.a.Send(d.now, &op)
+	h, err := d.a.send(d.now, &op)
 	if err != nil {
 		d.t.Fatal(err)
 	}
@@ -506,7 +506,7 @@ func TestLendBothWaysWithoutAPlace(t *testing.T) {
 	cfg := testConfig()
 	for _, e := range []*end{d.a, d.b} {
 		e.readers[e.mate.src.Peer] = supportYes
-		h, err := e.Send(d.now, &Op{Kind: EvTSend, Peer: PeerID(e.mate.src.Peer), PIDonFEP: cfg.PIDonFEP, RI: cfg.RI, Buf: pattern(5000), Tag: 7, Context: "s"})
+		h, err := e.send(d.now, &Op{Kind: EvTSend, Peer: PeerID(e.mate.src.Peer), PIDonFEP: cfg.PIDonFEP, RI: cfg.RI, Buf: pattern(5000), Tag: 7, Context: "s"})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -16,7 +16,7 @@ func (d *duo) sendMatch(tag uint64, n int, change func(*Op)) Handle {
 	if change != nil {
 		change(op)
 	}
-	h, err := d.a.Send(d.now, op)
+	h, err := d.a.send(d.now, op)
 	if err != nil {
 		d.t.Fatal(err)
 	}
@@ -106,7 +106,7 @@ func matchAlone(t *testing.T, n int, answer func(s *SES, question Handle)) (*SES
 	t.Helper()
 	s := New(testConfig())
 	cfg := testConfig()
-	h, err := s.Send(1, &Op{Kind: EvSend, Peer: 2, PIDonFEP: cfg.PIDonFEP, RI: cfg.RI, Buf: pattern(n), Level: LevelMatch, Context: "m"})
+	h, err := s.send(1, &Op{Kind: EvSend, Peer: 2, PIDonFEP: cfg.PIDonFEP, RI: cfg.RI, Buf: pattern(n), Level: LevelMatch, Context: "m"})
 	if err != nil || !s.Fenced(0, 2) || !s.Fence(h, false) {
 		t.Fatalf("%v; it does not wait for the question", err)
 	}
@@ -220,7 +220,7 @@ func TestMatchCompleteBehindAFence(t *testing.T) {
 	s := New(testConfig())
 	cfg := testConfig()
 	send := func(ctx string, level Level, fence bool) Handle {
-		h, err := s.Send(1, &Op{Kind: EvSend, Peer: 2, PIDonFEP: cfg.PIDonFEP, RI: cfg.RI, Buf: pattern(8), Level: level, Fence: fence, Context: ctx})
+		h, err := s.send(1, &Op{Kind: EvSend, Peer: 2, PIDonFEP: cfg.PIDonFEP, RI: cfg.RI, Buf: pattern(8), Level: level, Fence: fence, Context: ctx})
 		if err != nil {
 			t.Fatal(err)
 		}

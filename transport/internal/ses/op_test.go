@@ -62,5 +62,8 @@ func (r *Recv) op() *Op {
 	}
 }
 
-func (s *SES) sendOp(m *Send) (Handle, error) { return s.Send(m.Now, m.op()) }
+func (s *SES) sendOp(m *Send) (Handle, error) { return s.send(m.Now, m.op()) }
 func (s *SES) recvOp(r *Recv) error           { return s.Recv(r.Now, r.op()) }
+
+// send is Send of an operation that says its length.
+func (s *SES) send(now time.Duration, op *Op) (Handle, error) { return s.Send(now, op, op.Bytes()) }

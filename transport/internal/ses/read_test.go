@@ -11,7 +11,7 @@ import (
 // answered.
 func (g *rig) asking(n, pieces int) (Handle, *wire.RspData) {
 	g.t.Helper()
-	h, err := g.Send(0, &Op{Kind: EvRead, Peer: 1, Buf: make([]byte, n), Key: 5, Context: "r"})
+	h, err := g.Send(0, &Op{Kind: EvRead, Peer: 1, Buf: make([]byte, n), Key: 5, Context: "r"}, n)
 	if err != nil || !g.On(h, 7) {
 		g.t.Fatal("no read", err)
 	}

@@ -462,7 +462,7 @@ func ExampleSES_Request() {
 	buf := make([]byte, 10)
 	b.Recv(0, &Op{Kind: EvTRecv, Tag: 7, Buf: buf})
 
-	h, _ := a.Send(0, &Op{Kind: EvTSend, Tag: 7, Buf: []byte("hello"), Peer: 1, RI: 15})
+	h, _ := a.send(0, &Op{Kind: EvTSend, Tag: 7, Buf: []byte("hello"), Peer: 1, RI: 15})
 	for p, ok := a.Next(h, 1024); ok; p, ok = a.Next(h, 1024) {
 		res := b.Request(&Source{Peer: 1, PDC: 1}, wire.NextReqStd, a.Append(nil, p))
 		a.Answered(h, &res.Rsp)

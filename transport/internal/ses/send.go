@@ -128,9 +128,9 @@ func (s *SES) lookup(h Handle) (int32, *send) {
 
 func handleOf(i int32, m *send) Handle { return Handle(uint32(m.serial)<<16 | uint32(i)) }
 
-// Send accepts a message. Errors: ErrFull, ErrTooLong, ErrClosed.
-func (s *SES) Send(now time.Duration, op *Op) (Handle, error) {
-	n := op.Bytes()
+// Send accepts a message of n bytes, which is what op.Bytes returns. Errors: ErrFull, ErrTooLong,
+// ErrClosed.
+func (s *SES) Send(now time.Duration, op *Op, n int) (Handle, error) {
 	e := s.endpoint(op.Endpoint)
 	if e == nil || e.sends >= e.mostSends || s.numSends >= maxSends || uint64(n) > uint64(s.cfg.MaxMessage) {
 		return 0, s.noSend(e, n)

@@ -40,7 +40,7 @@ func TestPostsAfterTheEnd(t *testing.T) {
 	g.End()
 	g.recv(Recv{Context: "late"})
 	g.wantEvent(EvRecv, Cancelled, "late", 0)
-	if _, err := g.Send(0, &Op{Kind: EvSend, Buf: pattern(1), Peer: 1}); err != ErrClosed {
+	if _, err := g.Send(0, &Op{Kind: EvSend, Buf: pattern(1), Peer: 1}, 1); err != ErrClosed {
 		t.Errorf("a send after the end: %v", err)
 	}
 }

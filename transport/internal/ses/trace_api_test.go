@@ -87,7 +87,8 @@ func (p *party) post(now time.Duration, o *operation) (handle, error) {
 	if o.recv {
 		return 0, p.ses.Recv(now, o.op())
 	}
-	return p.ses.Send(now, o.op())
+	op := o.op()
+	return p.ses.Send(now, op, op.Bytes())
 }
 
 // fenced reports whether a send that was just accepted must wait until unfenced returns it.

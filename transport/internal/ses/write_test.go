@@ -133,7 +133,7 @@ func TestWriteAllocatesNothing(t *testing.T) {
 	op := Op{Kind: EvWrite, Key: 1, RemoteAddr: 7, Buf: pattern(2500), PIDonFEP: g.cfg.PIDonFEP, RI: g.cfg.RI, JobID: g.cfg.JobID}
 	b := make([]byte, 0, 4096)
 	write := func() {
-		h, err := a.Send(0, &op)
+		h, err := a.send(0, &op)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -158,7 +158,7 @@ func TestWriteAllocatesNothing(t *testing.T) {
 		t.Errorf("%v allocations for a write", n)
 	}
 	// R-RMA-01: a send that takes its place has no address.
-	h, _ := a.Send(0, &Op{Kind: EvSend, Buf: pattern(10)})
+	h, _ := a.send(0, &Op{Kind: EvSend, Buf: pattern(10)})
 	p, _ := a.Peek(h, 1024)
 	if r, _, _ := wire.ParseReqStd(a.AppendPiece(nil, p)); r.BufOff != 0 || r.Match != 0 {
 		t.Errorf("%v", &r)
