@@ -43,6 +43,8 @@ type FEP struct {
 	notes *notes      // nil unless Config.Notes
 	// lendMin is the length from which on a message may go by rendezvous.
 	lendMin uint
+	// short is the length up to which a message goes by a peer's short PDC and is not announced.
+	short int
 	todo    agenda
 	form    format
 	rx      intake
@@ -99,6 +101,7 @@ func New(cfg Config, rng *rand.Rand) (*FEP, error) {
 	if f.lendMin = math.MaxUint; cfg.RendezvousMin > 0 {
 		f.lendMin = uint(cfg.RendezvousMin)
 	}
+	f.short = min(cfg.ShortMessage, int(min(f.lendMin, math.MaxInt))-1)
 	f.ses = ses.New(cfg.Messages)
 	f.pds = pds.New(pds.Config{
 		Limits: cfg.Packets, MPRange: cfg.offered(), TxWindow: cfg.MPRange, EarlyBytes: 4 << 20, Paths: len(cfg.Paths),
@@ -138,6 +141,7 @@ func (f *FEP) Post(now time.Duration, op *Op) error {
 		return f.postUnusual(now, op)
 	}
 	f.now = now
+	rare := op.Fence
 	switch {
 	case op.Kind >= OpRecv:
 		if int(op.Peer) >= len(f.peers) {
@@ -157,6 +161,7 @@ func (f *FEP) Post(now time.Duration, op *Op) error {
 		if op.Kind&1 == 0 {
 			panic("BUG: transport: unknown operation kind")
 		}
+		rare = rare || reads(op.Kind)
 		if op.Idempotent && op.Peer != NoPeer && int(op.Peer) < len(f.peers) {
 			if taken, err := f.postIdempotent(now, op); taken {
 				return err
@@ -177,10 +182,12 @@ func (f *FEP) Post(now time.Duration, op *Op) error {
 		f.unfence(now) // these were posted before op
 	}
 	var ln *lane
-	if short := p.short; short != nil && short.Usable() && n <= f.cfg.ShortMessage && !op.Ordered {
+	if short := p.short; short != nil && short.Usable() && n <= f.short && !op.Ordered {
 		ln = &f.lanes[short.Slot] // the same lane that f.lane would return
 	} else if ln = f.lane(now, op.Peer, p, f.laneLen(op, n), op.Ordered); ln == nil {
 		return ErrFull // no PDC can be opened now
+	} else {
+		rare = rare || uint(n) >= f.lendMin
 	}
 	sends := f.ses.Sends()
 	h, err := f.ses.Send(now, op, n)
@@ -194,7 +201,7 @@ func (f *FEP) Post(now time.Duration, op *Op) error {
 	answer := p.speak(sends)
 	f.talks.answer = answer && p.talk.goesOn
 	p.talk.answer = answer && op.Level < LevelDelivery && !op.Visible // otherwise somebody waits for the completion
-	if op.Kind < OpSend && reads(op.Kind) || op.Fence || f.ses.SomeFences() || uint(n) >= f.lendMin {
+	if rare || f.ses.SomeFences() {
 		var held bool
 		if n, held = f.postedRare(op, h, p, ln, n); held {
 			return nil
