@@ -45,10 +45,10 @@ type FEP struct {
 	lendMin uint
 	// short is the length up to which a message goes by a peer's short PDC and is not announced.
 	short int
-	todo    agenda
-	form    format
-	rx      intake
-	talks   talks
+	todo  agenda
+	form  format
+	rx    intake
+	talks talks
 
 	unusual bool // barred or cfg.Datagram
 	barred  bool // Leave or Close was called
