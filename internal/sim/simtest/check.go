@@ -117,12 +117,19 @@ func (w *World) certain(o *Op) {
 			// way, and this life accepted it. In clear nothing distinguishes the two (T22).
 		case d.receive != nil:
 			w.Failf("%s: %v fails for certain (%v), but %s received it in %v", o.Host.Name(), o, o.Event.Cause, w.Hosts[o.Peer].Name(), d.receive)
-		case d.allAt != 0 && o.by != nil && o.by.renumbered && !o.by.gave(o, d):
-			// Who refused its Start_PSN executed nothing of what came under the former one.
-		case d.allAt != 0 && len(o.deferrals) == 0 && !o.voided && !o.refused && o.Event.Cause != transport.Rejected && o.Event.Cause != transport.NotReady && o.Event.Cause != transport.NoResource:
+		case o.hadAll(d) && len(o.deferrals) == 0 && !o.voided && !o.refused && o.Event.Cause != transport.Rejected && o.Event.Cause != transport.NotReady && o.Event.Cause != transport.NoResource:
 			w.Failf("%s: %v fails for certain (%v), but all of it was given to the target", o.Host.Name(), o, o.Event.Cause)
 		}
 	}
+}
+
+// hadAll reports whether one PDC gave all of the message to that life of the target. Parts that came on several
+// count for nothing: each PDC has a message of its own, and who did not have a PDC, or refused its
+// Start_PSN, refused what came on it.
+func (o *Op) hadAll(d *delivery) bool {
+	return d.allAt != 0 && slices.ContainsFunc(d.dirs, func(k *dir) bool {
+		return !k.replaced && (k.holder == d.life || k.holder == 0) && k.gave(o, d)
+	})
 }
 
 // deferredBefore reports whether a life of the target before that one deferred the message.

@@ -694,8 +694,11 @@ func (l *ledger) dirOf(r *record, to *Host) *dir {
 		if f := l.dirs[dirKey{to.Index, r.dpdcid}][i]; f.forward && f.peer == h && r.psn == f.start {
 			d = l.open(k, h, to, f.start, f.rod, false)
 			d.remote = r.dpdcid
-			if f.holder == 0 {
+			switch {
+			case f.holder == 0:
 				f.holder = h.Life() // what it returns tells its PDCID as well as an ACK does
+			case f.holder != h.Life() && f.acker == k.id && w.spec.Secure == transport.SecureNone:
+				w.twins = true // a former life answered by that PDCID, and returned nothing (T22)
 			}
 			return d
 		}
@@ -1055,6 +1058,9 @@ func (o *Op) arrived(now time.Duration, seq uint64, life int, r *record) bool {
 		return false // nothing of it is kept
 	}
 	d.had = d.had || r.dir.holder == 0 || r.dir.holder == life
+	if !slices.Contains(d.dirs, r.dir) {
+		d.dirs = append(d.dirs, r.dir)
+	}
 	n, first := d.pieces.add(r.off, uint32(r.n))
 	if n == 0 && !first {
 		return false

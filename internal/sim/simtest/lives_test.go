@@ -157,3 +157,53 @@ func TestRefusedStartGaveNothing(t *testing.T) {
 		}
 	}
 }
+
+// A send that fails for certain may have come in parts, each on another PDC: none of them gave all of it. What came
+// to a life that did not have the PDC counts for nothing.
+func TestPartsOnSeveralPDCs(t *testing.T) {
+	for name, c := range map[string]struct {
+		holder, first, second int // of the former PDC, and packets that came on each, in life 2
+		blamed                bool
+	}{
+		"the first on one, the second on the other": {holder: 2, first: 1, second: 2},
+		"all of it on one that it does not have":    {holder: 1, first: 3, second: 1},
+		"all of it on the former one":               {holder: 2, first: 3, second: 1, blamed: true},
+		"all of it on the latter one":               {holder: 1, first: 1, second: 3, blamed: true},
+		"all of it, and nobody answered":            {first: 3, second: 1, blamed: true},
+	} {
+		w, o := twoLives(transport.SecureNone)
+		o.Ended, o.Event.Cause = true, transport.Cancelled
+		came := func(d *dir, parts int) {
+			for i := range 2 {
+				if parts>>i&1 != 0 {
+					d.at(2).got.set(uint32(i))
+					o.arrived(1, 1, 2, &record{dir: d, reading: reading{msgID: d.id, off: d.sent[i].off, n: int(d.sent[i].n)}})
+				}
+			}
+			o.by = d
+		}
+		came(pdcOf(w, o, 7, c.holder), c.first)
+		came(pdcOf(w, o, 8, 2), c.second)
+		if v := caught(func() { w.certain(o) }); v != nil != c.blamed {
+			t.Errorf("%s: %v", name, v)
+		}
+	}
+}
+
+// A life of the target that has the PDCID by which a former one answered may return a part of a read that the
+// former one took over, in clear. The rest never comes.
+func TestReturnDataOfATwin(t *testing.T) {
+	for _, c := range []struct {
+		acker  uint16
+		secure transport.Secure
+		twins  bool
+	}{{5, transport.SecureNone, true}, {6, transport.SecureNone, false}, {5, transport.SecureZeroRTT, false}} {
+		w, o := twoLives(c.secure)
+		d := pdcOf(w, o, 7, 1)
+		d.acker = c.acker
+		r := record{from: w.Hosts[1], reading: reading{class: classData, next: nextRspData, psn: d.start, spdcid: 5, dpdcid: 7}}
+		if w.ledger.dirOf(&r, w.Hosts[0]); w.twins != c.twins {
+			t.Errorf("answered by PDC %d, returned by 5, secure %v: twins %v", c.acker, c.secure, w.twins)
+		}
+	}
+}

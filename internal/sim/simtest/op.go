@@ -111,9 +111,10 @@ type delivery struct {
 	bytes   int
 	allAt   time.Duration // when the last of it arrived, 0: not yet
 	allSeq  uint64
-	receive *Op  // the receive that got it
-	had     bool // it may have had the PDC by which some of it came
-	twin    bool // the receive may have got another message that looks the same
+	receive *Op    // the receive that got it
+	had     bool   // it may have had the PDC by which some of it came
+	dirs    []*dir // the PDCs by which some of it came
+	twin    bool   // the receive may have got another message that looks the same
 	// deferred are the attempts that this life has deferred.
 	deferred []msgKey
 }
