@@ -77,6 +77,24 @@ func TestTakenBackForAnother(t *testing.T) {
 	g.rest()
 }
 
+// T15: messages that stand still lose receives that were posted after them, too, for one that waited all the time.
+func TestTakenBackFromOlderOnes(t *testing.T) {
+	g := newRig(t)
+	g.Advance(ms)
+	for k := range 4 {
+		g.deliver(srcA, g.long(uint64(k))[0])
+	}
+	g.want(srcB, g.tagged(60, pattern(99), 1024)[0], "response OK overflow 99 gtd")
+	g.until(g.now + time.Second) // nobody has a receive
+	for k := range 4 {
+		g.recv(Recv{Tagged: true, Ignore: ^uint64(0), Buf: make([]byte, 4000), Context: k})
+	}
+	g.until(g.now + 20*ms)
+	e := g.wantEvent(EvTRecv, OK, 3, 99)
+	wantBytes(t, e.Buf[:99], pattern(99))
+	g.quiet()
+}
+
 // T15: no message that goes on loses its receive, however many its peer holds. What is slower than
 // 100 KiB/s does, though it is the only one of its peer.
 func TestTakenBackFromTheSlow(t *testing.T) {

@@ -298,4 +298,7 @@ func (s *SES) take(rv int32, r *recv, i int32) {
 	}
 	s.uncharge(i, m)
 	m.state, m.recv = inBound, rv
+	if r.space().n > 0 {
+		s.contend() // what stands still may hold the receive from now on
+	}
 }
