@@ -483,6 +483,11 @@ func (f *FEP) execute(p *pds.PDC, next wire.NextHdr, body []byte) {
 		src.PSN, src.Most = m.PSN, uint32(f.peers[p.Peer].mtu)
 	}
 	res := f.ses.Request(src, next, body)
+	if res.Nack == wire.NackNoSESMsgAvail && p.First(m.PSN) {
+		src.First = true
+		res = f.ses.Request(src, next, body)
+		src.First = false
+	}
 	switch {
 	case res.Nack != 0:
 		p.Refuse(now, m.PSN, res.Nack)

@@ -511,6 +511,15 @@ func (p *PDC) Behind(psn wire.PSN) int {
 	return max(int(last.Sub(psn)), 0)
 }
 
+// First reports whether a packet that arrives is the first one that is missing, of those whose order is free.
+func (p *PDC) First(psn wire.PSN) bool {
+	if p.mode == wire.ROD {
+		return false
+	}
+	low, ok := p.rx.win.Next0(uint32(p.rx.clear + 1))
+	return ok && psn == wire.PSN(low)
+}
+
 // later is Later for a PDC on which packets were refused. It forgets the refusals once all
 // those packets have arrived.
 func (p *PDC) later(psn wire.PSN) bool {

@@ -532,6 +532,25 @@ func TestRefusedHoldsBackWhatIsLater(t *testing.T) {
 	}
 }
 
+func TestFirstIsTheFirstThatIsMissing(t *testing.T) {
+	// docs/faults.md rule 5: what fills the window from its beginning on must find a place.
+	x := newTarget(t)
+	x.recv(2)
+	for i, want := range map[int]bool{1: true, 3: false, 9: false} {
+		if got := x.p.First(x.psn(i)); got != want {
+			t.Errorf("packet %d is the first that is missing: %v", i, got)
+		}
+	}
+	x.recv(1)
+	if !x.p.First(x.psn(3)) {
+		t.Error("packet 3 is not the first that is missing")
+	}
+	x.p.mode = wire.ROD
+	if x.p.First(x.psn(3)) {
+		t.Error("ROD messages have their order, and need no place more")
+	}
+}
+
 func TestWhoAnswersIsNotPending(t *testing.T) {
 	// The bounds of PENDING concern only PDCs that are not proven. More clients of one host
 	// than the bound each send one message, then a CLEAR, a PROBE or an ACK_REQ with our

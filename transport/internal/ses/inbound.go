@@ -138,7 +138,7 @@ func (s *SES) begin(src Source, r *wire.ReqStd, off uint32, data []byte) *Result
 	}
 	u := s.user(src.Peer)
 	pu := s.peers.at(u)
-	if int(pu.open+pu.unheard) >= s.cfg.OpenPerPeer || s.in.live() >= s.maxState() {
+	if s.fullOf(pu, &src) || s.in.live() >= s.maxState() {
 		s.putUser(u, pu)
 		return s.nack()
 	}
@@ -209,6 +209,15 @@ func (s *SES) refuseTooLong(rv int32, p *recv, r *wire.ReqStd, tag uint64) {
 	s.arrived(e, int(r.ReqLen))
 	p.refs++
 	s.unbind(rv, p, e, 0)
+}
+
+// fullOf reports whether a peer has as many open messages as it may have.
+func (s *SES) fullOf(pu *peerUse, src *Source) bool {
+	most := s.cfg.OpenPerPeer
+	if src.First {
+		most++
+	}
+	return int(pu.open+pu.unheard) >= most
 }
 
 // sent reports whether all of a message behind these n bytes at off was sent. All packets of a

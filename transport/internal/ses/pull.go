@@ -193,7 +193,7 @@ func (s *SES) beginPull(r *wire.ReqStd, ext wire.Rendezvous, known bool, off uin
 	}
 	u := s.user(src.Peer)
 	pu := s.peers.at(u)
-	if several && int(pu.open+pu.unheard) >= s.cfg.OpenPerPeer || s.in.live() >= s.maxState() {
+	if several && s.fullOf(pu, src) || s.in.live() >= s.maxState() {
 		s.putUser(u, pu)
 		return s.nack()
 	}

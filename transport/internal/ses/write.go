@@ -83,7 +83,7 @@ func (s *SES) beginWrite(src *Source, r *wire.ReqStd, g *Region, off uint32, n i
 	}
 	u := s.user(src.Peer)
 	pu := s.peers.at(u)
-	if int(pu.open+pu.unheard) >= s.cfg.OpenPerPeer || s.in.live() >= s.maxState() || s.writing >= maxWrites ||
+	if s.fullOf(pu, src) || s.in.live() >= s.maxState() || s.writing >= maxWrites ||
 		src.Unproven && s.unproven.writing >= s.cfg.OpenPerPeer {
 		s.putUser(u, pu)
 		return none
