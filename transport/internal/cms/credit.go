@@ -20,6 +20,9 @@ const (
 	// silentAsks is how many questions in a row may stay without any answer before a packet
 	// leaves without credit. Its acknowledgement or its timeout then tells what is wrong.
 	silentAsks = 3
+	// forgottenAsks is how many questions in a row bring no credit until a grant below an earlier one is
+	// no late one.
+	forgottenAsks = 2
 	// starvedFor is how many of the longest timeouts a destination may answer and grant nothing,
 	// before a packet leaves without credit.
 	starvedFor = 4
@@ -254,7 +257,8 @@ func (c *Credit) Persist(now time.Duration) bool {
 }
 
 // OnCredit processes a grant: the cumulative credit of a CREDIT or of an ACK. It reports
-// whether it brought credit.
+// whether packets may leave, or a question. A destination that has forgotten this source counts from the beginning, so
+// one that was asked several times and says less than it did is taken at its word.
 func (c *Credit) OnCredit(now time.Duration, granted uint32) bool {
 	if !c.on {
 		return false
@@ -264,6 +268,11 @@ func (c *Credit) OnCredit(now time.Duration, granted uint32) bool {
 	if d <= 0 {
 		if d < 0 {
 			c.stats.Old++
+		}
+		if d < 0 && c.credit <= 0 && c.asks >= forgottenAsks {
+			c.granted += d
+			c.asked, c.asks, c.askAt = c.granted, 0, 0 // the next question is of another target
+			return true
 		}
 		return false
 	}

@@ -169,7 +169,7 @@ func TestCreditAsks(t *testing.T) {
 	}
 	s.answer(1)
 	s.c.Wants(s.now, 100_000, 1)
-	for end := s.now + 5*time.Second; s.now < end; s.now += ms {
+	for end := s.now + 5*time.Second; s.now < end; s.now += time.Millisecond {
 		if s.c.Ask(s.now) {
 			s.c.Target()
 			s.c.OnCredit(s.now, 0) // an answer that grants nothing
@@ -185,6 +185,51 @@ func TestCreditAsks(t *testing.T) {
 }
 
 // After an idle time the source begins as at the start, and credit that was not used is gone.
+func TestCreditForgotten(t *testing.T) {
+	// docs/faults.md rule 5: a destination that has forgotten what it granted counts from the beginning. A
+	// source that it granted much goes on after a few questions, not when the count has come that far again.
+	s := newCreditScript(t, false)
+	s.c.Wants(s.now, 1<<20, 1)
+	for granted := uint32(0); granted < 1000; granted += 40 {
+		s.fill()
+		s.answer(s.c.InFlight() / 1000)
+		s.c.OnCredit(s.now, granted)
+	}
+	s.fill()
+	s.answer(s.c.InFlight() / 1000)
+	g := NewGrants(GrantConfig{MTU: 1000, Most: 1 << 20, Room: 64_000})
+	asks := 0
+	for end := s.now + 500*time.Millisecond; s.st.Grants < 40 && s.now < end; s.now += time.Millisecond {
+		s.c.Wants(s.now, 1<<20, 1)
+		if s.c.Ask(s.now) {
+			id, target := s.c.Target()
+			if asks++; asks == 1 {
+				s.c.OnCredit(s.now, 7) // late
+				if _, again := s.c.Target(); again != target {
+					t.Fatal("a late grant counts as a destination that has forgotten")
+				}
+			}
+			if answer, _ := g.Ask(s.now, 1, id, target, 1, true, true); answer {
+				s.c.OnCredit(s.now, g.Credit(1, id))
+			}
+		}
+		for g.Advance(s.now); ; {
+			_, _, id, credit, ok := g.Next(s.now)
+			if !ok {
+				break
+			}
+			s.c.OnCredit(s.now, credit)
+			for range s.fill() {
+				g.Arrived(s.now, 1, id, 1000)
+				s.answer(1)
+			}
+		}
+	}
+	if s.st.Grants < 40 {
+		t.Errorf("%d grants, after %d questions", s.st.Grants, asks)
+	}
+}
+
 func TestCreditIdleRestart(t *testing.T) {
 	s := newCreditScript(t, false)
 	s.c.Wants(s.now, 10_000, 1)
