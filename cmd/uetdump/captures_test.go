@@ -249,6 +249,7 @@ var films = map[string]func(testing.TB) []byte{
 	"sealed.pcap":    sealedFilm,
 	"tap.pcapng":     tapFilm,
 	"ops.pcap":       opsFilm,
+	"lent.pcap":      lentFilm,
 	"late.pcap":      lateFilm,
 	"broken.pcap":    func(t testing.TB) []byte { b := messagesFilm(t); return b[:len(b)-30] },
 	"broken.pcapng":  func(t testing.TB) []byte { b := tapFilm(t); return b[:len(b)-30] },
@@ -486,6 +487,47 @@ func opsFilm(t testing.TB) []byte {
 	a.send(a.access(19, wire.FlagAR, part{op: wire.OpWrite, msg: 14, key: 0x77, off: 0, whole: 8, size: 8}))
 	f.wait(5 * time.Millisecond)
 	a.send(a.access(19, wire.FlagRETX|wire.FlagAR, part{op: wire.OpWrite, msg: 14, key: 0x77, off: 0, whole: 8, size: 8}))
+	return f.bytes()
+}
+
+// lentFilm: messages that are announced. One is read by the target in a read with a PDC of its own, one has an eager part, one is
+// refused by opcode, one is never read. Before them the target is asked whether it reads such messages.
+func lentFilm(t testing.TB) []byte {
+	f := newFilm(t, false)
+	a, b := f.pair("192.0.2.1:4793", "192.0.2.2:4793", 5)
+	c, d := f.pair("192.0.2.2:4793", "192.0.2.1:4793", 6) // by which B reads
+	rtt := func() { f.wait(80 * time.Microsecond) }
+	key := func(k uint64, eager int) []byte {
+		return wire.Rendezvous{EagerLen: uint32(eager), ReadPIDonFEP: 1, ReadRI: 15, ReadOff: 0x10, ReadMatch: k}.Append(nil)
+	}
+	read := func(n int, msg uint16, k uint64, off, size int) {
+		c.send(c.access(n, wire.FlagAR, part{op: wire.OpRead, msg: msg, key: k, off: uint64(off), whole: size, size: size}))
+		c.known = true
+		rtt()
+		d.send(d.says(n, n, wire.RspDefault, wire.RCOK, msg))
+		d.send(d.gives(n, wire.FlagAR, msg, 0, size, size, wire.RCOK))
+		c.send(c.says(n, n, wire.RspDefault, wire.RCNull, msg))
+	}
+	a.send(a.access(0, wire.FlagAR, part{op: wire.OpNoOp, msg: 1, key: 0x99, flags: wire.SESREL, empty: true}))
+	a.known = true
+	rtt()
+	b.send(b.says(0, 0, wire.RspResponse, wire.RCUndeliverable, 1))
+	a.send(a.access(1, wire.FlagAR, part{op: wire.OpRendezvousTSend, msg: 2, key: 7, whole: 96, flags: wire.SESREL, data: 0xbeef, ext: key(0xabc1, 0), empty: true}))
+	rtt()
+	b.send(b.says(1, 1, wire.RspResponse, wire.RCOK, 2))
+	f.wait(time.Millisecond)
+	read(0, 0x71, 0xabc1, 0x10, 96)
+	eager := part{op: wire.OpRendezvousSend, msg: 3, key: 7, whole: 96, size: 32, flags: wire.SESREL, ext: key(0xabc2, 32)}
+	a.send(a.access(2, wire.FlagAR, eager))
+	rtt()
+	b.send(b.says(2, 2, wire.RspDefault, wire.RCNull, 3))
+	read(1, 0x72, 0xabc2, 0x30, 64)
+	a.send(a.access(3, wire.FlagAR, part{op: wire.OpRendezvousSend, msg: 4, key: 7, whole: 96, flags: wire.SESREL, ext: key(0xabc3, 0), empty: true}))
+	rtt()
+	b.send(b.says(3, 3, wire.RspResponse, wire.RCUnsupportedOp, 4))
+	a.send(a.access(4, wire.FlagAR, part{op: wire.OpRendezvousTSend, msg: 5, key: 7, whole: 96, flags: wire.SESREL, ext: key(0xabc4, 0), empty: true}))
+	rtt()
+	b.send(b.says(4, 4, wire.RspResponse, wire.RCOK, 5))
 	return f.bytes()
 }
 

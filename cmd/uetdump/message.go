@@ -21,7 +21,8 @@ type message struct {
 	rsp    *wire.Rsp
 	rdata  *wire.RspData
 	rsmall *wire.RspDataSmall
-	atomic *wire.Atomic // the extension of an atomic operation
+	atomic *wire.Atomic     // the extension of an atomic operation
+	lent   *wire.Rendezvous // the extension of a rendezvous send
 
 	headers int // bytes of PDS, SES and extension headers on the wire
 	ses     int // where the SES header begins
@@ -95,8 +96,11 @@ func parseMessage(b []byte) *message {
 	}
 	b = b[k:]
 	m.headers += k + extension(op, rdv, b)
-	if op.HasAtomic() {
-		m.atomic, _, _ = parsed(wire.ParseAtomic(b)) // one that is cut off is none
+	switch { // one that is cut off is none
+	case op.HasAtomic():
+		m.atomic, _, _ = parsed(wire.ParseAtomic(b))
+	case rdv:
+		m.lent, _, _ = parsed(wire.ParseRendezvous(b))
 	}
 	return m
 }

@@ -46,8 +46,11 @@ type operation struct {
 	hasMsg bool
 	where  uint64 // memory key or match bits
 	hasKey bool
-	small  bool   // the resource index is the key
-	offset uint64 // in the region
+	small  bool             // the resource index is the key
+	lent   *wire.Rendezvous // of a rendezvous send: the memory that its target reads
+	reads  int              // that brought some of it
+	read   uint64           // bytes of it that they brought
+	offset uint64           // in the region
 	len    uint64
 	data   uint64 // header data
 	has    bool   // there is some
@@ -74,6 +77,7 @@ type follower struct {
 	touched []*operation // by the packet that is handled
 	failed  map[opKey]bool
 	asks    map[rudiKey]*operation // packets by RUDI that are not answered
+	lent    map[lentKey]*operation // rendezvous sends that are open
 	lost    int
 	told    func(*operation) // gets each that ends
 }
@@ -84,8 +88,14 @@ type rudiKey struct {
 	id       uint32
 }
 
+// A lentKey is memory that a rendezvous send lends to its target.
+type lentKey struct {
+	from, to netip.Addr
+	key      uint64
+}
+
 func newFollower(told func(*operation)) *follower {
-	return &follower{open: map[opKey]*operation{}, failed: map[opKey]bool{}, asks: map[rudiKey]*operation{}, told: told}
+	return &follower{open: map[opKey]*operation{}, failed: map[opKey]bool{}, asks: map[rudiKey]*operation{}, lent: map[lentKey]*operation{}, told: told}
 }
 
 // packet handles a packet, which the tracker has handled before.
@@ -197,6 +207,10 @@ func (o *operation) part(k *packet) {
 		}
 	default:
 		o.som, o.eom = true, true
+	}
+	if m.lent != nil && o.lent == nil {
+		o.lent = m.lent
+		o.list.lent[lentKey{o.src.Addr(), o.dst.Addr(), o.lent.ReadMatch}] = o
 	}
 	if o.opcode.HasAtomic() {
 		o.covered = o.len // the operands of a comparison are in the extension
@@ -407,7 +421,7 @@ func (o *operation) ended() bool {
 	case !o.som:
 		return o.eom && o.open == 0 // it began before the capture
 	}
-	return (o.covered >= o.len || o.opcode == wire.OpRead) && o.open == 0
+	return (o.covered+o.read >= o.len || o.opcode == wire.OpRead) && o.open == 0
 }
 
 // settle ends the operations that the packet at a time has completed.
@@ -440,7 +454,29 @@ func (f *follower) finish(o *operation, at time.Time, done bool) {
 	if done {
 		o.took = max(0, at.Sub(o.began))
 	}
+	if o.lent != nil {
+		if k := (lentKey{o.src.Addr(), o.dst.Addr(), o.lent.ReadMatch}); f.lent[k] == o {
+			delete(f.lent, k)
+		}
+	}
 	f.told(o)
+	if o.opcode == wire.OpRead && o.returned > 0 {
+		f.fetched(o, at)
+	}
+}
+
+// fetched adds what a read brought to the rendezvous send whose memory it read, if it is of one.
+func (f *follower) fetched(o *operation, at time.Time) {
+	s := f.lent[lentKey{o.dst.Addr(), o.src.Addr(), o.where}]
+	if s == nil || s.over {
+		return
+	}
+	s.reads++
+	s.read += o.returned
+	s.last = at
+	if s.ended() {
+		f.finish(s, at, true)
+	}
 }
 
 // end tells those that are open after the last packet.
@@ -484,6 +520,9 @@ func (o *operation) verdict() string {
 	case o.open > 0:
 		return fmt.Sprintf("%d of %s not answered", o.open, packets(o.packets))
 	}
+	if o.lent != nil {
+		return fmt.Sprintf("announced, %d of %d bytes read", o.read, o.len)
+	}
 	return fmt.Sprintf("%d of %d bytes captured", o.covered, o.len)
 }
 
@@ -513,6 +552,12 @@ func (o *operation) text() string {
 	if o.has {
 		fmt.Fprintf(&b, " data=%#x", o.data)
 	}
+	if o.lent != nil {
+		fmt.Fprintf(&b, " read_key=%#x", o.lent.ReadMatch)
+		if o.lent.EagerLen > 0 {
+			fmt.Fprintf(&b, " eager=%d", o.lent.EagerLen)
+		}
+	}
 	b.WriteString(": " + o.verdict())
 	if o.took >= 0 && o.mode != wire.UUD {
 		fmt.Fprintf(&b, " in %v", o.took)
@@ -520,6 +565,9 @@ func (o *operation) text() string {
 	b.WriteString(", " + packets(o.packets))
 	if o.answers > 0 {
 		fmt.Fprintf(&b, ", %s back", packets(o.answers))
+	}
+	if o.reads > 0 {
+		fmt.Fprintf(&b, ", read %s", times(o.reads))
 	}
 	if o.resent > 0 {
 		fmt.Fprintf(&b, ", %d resent", o.resent)
@@ -611,6 +659,10 @@ type jsonOp struct {
 	Packets  int      `json:"packets"`
 	Answers  int      `json:"returned_packets,omitempty"`
 	Returned uint64   `json:"returned,omitempty"`
+	ReadKey  string   `json:"read_key,omitempty"` // of a rendezvous send, in hex
+	Eager    uint32   `json:"eager,omitempty"`
+	Reads    int      `json:"reads,omitempty"`
+	Read     uint64   `json:"read,omitempty"` // bytes that they brought
 	Resent   int      `json:"resent"`
 	Refused  int      `json:"refused,omitempty"`
 	Nack     string   `json:"nack,omitempty"`
@@ -627,6 +679,9 @@ func (o *operation) json(first time.Time) *jsonOp {
 	}
 	if o.commit {
 		j.Kind = "COMMIT"
+	}
+	if o.lent != nil {
+		j.ReadKey, j.Eager, j.Reads, j.Read = fmt.Sprintf("%#x", o.lent.ReadMatch), o.lent.EagerLen, o.reads, o.read
 	}
 	if o.pdc != nil {
 		j.PDC, j.From = o.pdc.n, [2]string{"initiator", "target"}[o.from]
