@@ -269,7 +269,7 @@ func newOutcome(cfg *Config, stdout io.Writer) (*outcome, error) {
 	o.rec = record.Record{
 		Schema: record.Schema, Tool: perf.ThisTool(), Started: time.Now().Truncate(time.Millisecond), Command: cfg.Args, Seed: s.Seed, Host: perf.ThisHost(),
 		Config: record.Config{
-			Test: s.Test, Op: s.Op, EP: s.EP, Mode: s.Mode, Complete: s.Complete, CC: s.CC, Sec: s.Sec, CRC: s.CRC, Trimming: s.Trim, BaseRTTNS: int64(s.BaseRTT), MTU: s.MTU,
+			Test: s.Test, Op: s.Op, EP: s.EP, Mode: s.Mode, Complete: s.Complete, CC: s.CC, Sec: s.Sec, CRC: s.CRC, Trimming: s.Trim, BaseRTTNS: int64(s.BaseRTT), MTU: s.MTU, Rendezvous: s.Rendezvous,
 			Rate: s.Rate, Arrivals: s.Arrivals, Reply: s.Reply, Churn: s.Churn,
 			Paths: max(1, s.Paths), Window: s.Window, Parallel: s.Parallel, Progress: s.Progress, Direction: s.Direction(),
 		},

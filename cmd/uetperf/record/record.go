@@ -92,6 +92,8 @@ type Config struct {
 	BaseRTTNS int64 `json:"base_rtt_ns,omitempty"`
 	Trimming  bool  `json:"trimming,omitempty"` // packets were offered to switches that trim
 	MTU       int   `json:"mtu,omitempty"`      // payload bytes per packet
+	// Rendezvous is the length from which on messages were announced, for their receiver to read, if any were.
+	Rendezvous int64 `json:"rendezvous,omitempty"`
 	Paths     int   `json:"paths"`
 	// Encapsulation is "standard", or "" for symmetric.
 	Encapsulation string `json:"encapsulation,omitempty"`
@@ -497,6 +499,8 @@ type Counters struct {
 	ECNCE    uint64            `json:"ecn_ce"`
 	AcksTx   uint64            `json:"acks_tx"`
 	AcksRx   uint64            `json:"acks_rx"`
+	RdvTx    uint64            `json:"rdv_tx,omitempty"` // messages announced instead of sent (`--rendezvous`)
+	RdvRx    uint64            `json:"rdv_rx,omitempty"` // announced messages of the other end of which all was read
 	Drops    map[string]uint64 `json:"drops"` // datagrams thrown away, by reason
 }
 
@@ -524,6 +528,8 @@ func (c *Counters) Add(d *Counters) {
 	c.ECNCE += d.ECNCE
 	c.AcksTx += d.AcksTx
 	c.AcksRx += d.AcksRx
+	c.RdvTx += d.RdvTx
+	c.RdvRx += d.RdvRx
 	if c.Drops == nil {
 		c.Drops = map[string]uint64{}
 	}
@@ -548,6 +554,8 @@ func (c *Counters) Sub(before *Counters) {
 	c.ECNCE -= before.ECNCE
 	c.AcksTx -= before.AcksTx
 	c.AcksRx -= before.AcksRx
+	c.RdvTx -= before.RdvTx
+	c.RdvRx -= before.RdvRx
 	for k, n := range before.Drops {
 		if c.Drops[k] -= n; c.Drops[k] == 0 {
 			delete(c.Drops, k)

@@ -33,6 +33,7 @@ config.progress string
 config.ranks int
 config.rate float64
 config.reduction string
+config.rendezvous int64
 config.repeat int
 config.reply int64
 config.root int
@@ -201,6 +202,8 @@ runs[].peer_transport.drops map[string]uint64
 runs[].peer_transport.dup uint64
 runs[].peer_transport.ecn_ce uint64
 runs[].peer_transport.ooo uint64
+runs[].peer_transport.rdv_rx uint64
+runs[].peer_transport.rdv_tx uint64
 runs[].peer_transport.rtx_nack uint64
 runs[].peer_transport.rtx_probe uint64
 runs[].peer_transport.rtx_rto uint64
@@ -257,6 +260,8 @@ runs[].transport.drops map[string]uint64
 runs[].transport.dup uint64
 runs[].transport.ecn_ce uint64
 runs[].transport.ooo uint64
+runs[].transport.rdv_rx uint64
+runs[].transport.rdv_tx uint64
 runs[].transport.rtx_nack uint64
 runs[].transport.rtx_probe uint64
 runs[].transport.rtx_rto uint64

@@ -425,6 +425,7 @@ func (s *SES) pulled(m *send) {
 		s.deliver(in.recv, s.recvs.at(in.recv), in)
 	}
 	s.hasHad(lentKey{in.peer, m.hdr.Match})
+	s.Stats.Pulled++
 	s.forgetOffer(i, in)
 }
 
