@@ -168,10 +168,16 @@ type ledger struct {
 	withNewest []*dir // dirs with a newest
 	// loans are the rendezvous sends by host and key, reads those that a read is of.
 	loans map[loanKey]*Op
-	reads map[msgKey]*Op
+	reads map[msgKey]lentRead
 	// By packet of RUDI, in which life: of its initiator it was sent, of its target it came, of its
 	// initiator its answer came.
 	rudis, asked, told map[rudiKey]int
+}
+
+// A lentRead is a read of a rendezvous send, from its byte at on.
+type lentRead struct {
+	op *Op
+	at int
 }
 
 // A loanKey names the memory that a host has lent to a peer.
@@ -452,7 +458,7 @@ func (l *ledger) request(now time.Duration, r *record, to *Host) {
 		w.Failf("%s sends a request without standard header: %s", h.Name(), &r.reading)
 	}
 	if op := l.loans[loanKey{to, to.Life(), r.tag}]; r.opcode == opRead && op != nil && w.Hosts[op.Peer] == h {
-		l.reads[msgKey{d, r.msgID}] = op
+		l.reads[msgKey{d, r.msgID}] = lentRead{op, int(r.bufOff)}
 	}
 	if r.opcode == opRead || r.accesses() || r.opcode == opRTR {
 		return
@@ -495,13 +501,15 @@ func (l *ledger) returns(r *record, s *sentPSN, to *Host) {
 		if !d.forward || d.peer != r.from {
 			continue
 		}
-		op := l.reads[msgKey{d, r.msgID}]
+		read := l.reads[msgKey{d, r.msgID}]
+		op := read.op
 		if op == nil || r.rc > 1 || op.Host != r.from || op.Life != r.from.Life() {
 			return
 		}
 		if op.Ended && !op.OK() {
 			l.w.Failf("%s lends bytes of %v, which has ended: %s", r.from.Name(), op, &r.reading)
 		}
+		r.off += uint32(read.at)
 		err := checkPattern(r.payload, op.ID, int(r.off))
 		if err != nil {
 			l.w.Failf("%s lends wrong bytes for %v: %v: %s", r.from.Name(), op, err, &r.reading)

@@ -34,6 +34,9 @@ type OpSpec struct {
 	BySource bool
 	// Addr is where a read begins in the memory of its Peer, a multiple of 8.
 	Addr int
+	// Key is that of the memory that a read is of, 0: that of the host. With World.KeyOf it is what a
+	// rendezvous send lends.
+	Key uint64
 	// Word, if not nil, is what an atomic operation does to the word at Addr; nil adds 1 to the counter.
 	Word *WordOp
 	// RUDI lets a read or a write go by RUDI.
@@ -203,6 +206,12 @@ func (o *Op) Delivered() bool {
 	}
 	return false
 }
+
+// Tag is the tag of a tagged send.
+func (o *Op) Tag() uint64 { return o.tag }
+
+// Check returns an error for the first byte of b that is not that of the message.
+func (o *Op) Check(b []byte) error { return checkPattern(b, o.ID, 0) }
 
 // Open reports whether an event must still come. Of a silent send that succeeds it stays true
 // until its host ends.

@@ -64,6 +64,7 @@ type reading struct {
 	dc        bool
 	msgID     uint16
 	tag       uint64
+	bufOff    uint64
 	initiator uint32
 	pid, ri   uint16 // PIDonFEP and RI
 	reqLen    uint32
@@ -219,7 +220,7 @@ func (r *reading) readSES(b []byte) {
 	r.msgID = be.Uint16(b[2:])
 	r.pid, r.ri = be.Uint16(b[8:]), be.Uint16(b[10:])
 	r.initiator = be.Uint32(b[20:])
-	r.tag = be.Uint64(b[24:])
+	r.bufOff, r.tag = be.Uint64(b[12:]), be.Uint64(b[24:])
 	r.reqLen = be.Uint32(b[40:])
 	if r.som {
 		r.header = be.Uint64(b[32:])

@@ -83,6 +83,16 @@ func (g *generator) unregister() {
 	}
 }
 
+// KeyOf returns the key under which a rendezvous send lends its memory, 0 if it was not announced.
+func (w *World) KeyOf(o *Op) uint64 {
+	for k, s := range w.ledger.loans {
+		if s == o {
+			return k.key
+		}
+	}
+	return 0
+}
+
 // readEnded checks the end of a read.
 func (w *World) readEnded(o *Op) {
 	h, e := o.Host, &o.Event
@@ -92,7 +102,13 @@ func (w *World) readEnded(o *Op) {
 	case e.Cause == transport.OK && o.cancel:
 		w.Failf("%s: %v brings its bytes though it was cancelled", h.Name(), o)
 	case e.Cause == transport.OK:
-		if err := checkPattern(o.buf, memoryID(o.Peer), o.Addr); err != nil && !w.spec.Forged {
+		id := memoryID(o.Peer)
+		if o.Key != 0 {
+			if s := w.ledger.loans[loanKey{w.Hosts[o.Peer], w.Hosts[o.Peer].Life(), o.Key}]; s != nil {
+				id = s.ID
+			}
+		}
+		if err := checkPattern(o.buf, id, o.Addr); err != nil && !w.spec.Forged {
 			w.Failf("%s: %v brings wrong bytes: %v", h.Name(), o, err)
 		}
 	case e.Cause == transport.Cancelled:

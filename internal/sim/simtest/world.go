@@ -132,7 +132,7 @@ func NewWorld(tb TB, spec Spec) *World {
 	}
 	w := &World{Net: sim.New(spec.Seed), tb: tb, spec: spec,
 		byNode: map[*sim.Node]*Host{}, byAddr: map[netip.AddrPort]*Host{}, sentBy: make([]int, len(spec.Hosts))}
-	w.ledger = ledger{w: w, dirs: map[dirKey][]*dir{}, msgs: map[msgKey]*Op{}, loans: map[loanKey]*Op{}, reads: map[msgKey]*Op{}, rudis: map[rudiKey]int{}, asked: map[rudiKey]int{}, told: map[rudiKey]int{}}
+	w.ledger = ledger{w: w, dirs: map[dirKey][]*dir{}, msgs: map[msgKey]*Op{}, loans: map[loanKey]*Op{}, reads: map[msgKey]lentRead{}, rudis: map[rudiKey]int{}, asked: map[rudiKey]int{}, told: map[rudiKey]int{}}
 	w.Net.ICMP = spec.ICMP
 	if spec.Secure != transport.SecureNone {
 		w.ledger.eye = newEye(spec.IPv6)
