@@ -94,7 +94,7 @@ type Config struct {
 	MTU       int   `json:"mtu,omitempty"`      // payload bytes per packet
 	// Rendezvous is the length from which on messages were announced, for their receiver to read, if any were.
 	Rendezvous int64 `json:"rendezvous,omitempty"`
-	Paths     int   `json:"paths"`
+	Paths      int   `json:"paths"`
 	// Encapsulation is "standard", or "" for symmetric.
 	Encapsulation string `json:"encapsulation,omitempty"`
 	Window        int    `json:"window,omitempty"` // messages outstanding per stream
@@ -501,7 +501,7 @@ type Counters struct {
 	AcksRx   uint64            `json:"acks_rx"`
 	RdvTx    uint64            `json:"rdv_tx,omitempty"` // messages announced instead of sent (`--rendezvous`)
 	RdvRx    uint64            `json:"rdv_rx,omitempty"` // announced messages of the other end of which all was read
-	Drops    map[string]uint64 `json:"drops"` // datagrams thrown away, by reason
+	Drops    map[string]uint64 `json:"drops"`            // datagrams thrown away, by reason
 }
 
 // Rtx is the number of retransmissions.

@@ -204,7 +204,7 @@ func TestCreditForgotten(t *testing.T) {
 	}
 	g := NewGrants(GrantConfig{MTU: 1000, Most: 16 << 20, Room: 64_000})
 	asks, had := 0, s.st.Grants
-	for end := s.now + 500*time.Millisecond; s.st.Grants < had+40 && s.now < end; s.now += time.Millisecond {
+	for end := s.now + 500*time.Millisecond; s.st.Grants < had+8 && s.now < end; s.now += time.Millisecond {
 		s.c.Wants(s.now, 1<<20, 1)
 		if s.c.Ask(s.now) {
 			id, target := s.c.Target()
@@ -230,7 +230,7 @@ func TestCreditForgotten(t *testing.T) {
 			}
 		}
 	}
-	if s.st.Grants < had+40 {
+	if s.st.Grants < had+8 {
 		t.Errorf("%d grants, after %d questions", s.st.Grants-had, asks)
 	}
 }
