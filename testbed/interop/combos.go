@@ -42,6 +42,11 @@ type combo struct {
 	loss     float64
 	sealed   bool
 
+	// announced says that messages are announced and read: of those of the peer so many bytes go along, as
+	// eager has them in turn.
+	announced bool
+	eager     []int
+
 	seed uint64
 	// Chosen by the seed.
 	v6         bool
@@ -80,6 +85,30 @@ func combos(seed uint64) []combo {
 				c.choose()
 				all = append(all, c)
 			}
+		}
+	}
+	return all
+}
+
+// rendezvous are the combinations in which messages are announced, each with choices by the seed.
+func rendezvous(seed uint64) []combo {
+	var all []combo
+	for _, dir := range []string{out, in, both} {
+		for i := range 12 {
+			bit := func(n int) bool { return i>>n&1 == 1 }
+			c := combo{dir: dir, form: "std", ordered: bit(0), late: bit(1), announced: true, loss: []float64{0, 0.05, 0.2}[i>>2]}
+			c.seed = seed<<16 + 1000 + uint64(len(all))
+			c.choose()
+			r := rand.New(rand.NewPCG(c.seed, 2))
+			c.tagged, c.standard, c.sealed = r.IntN(2) == 0, r.IntN(2) == 0, r.IntN(3) == 0
+			c.oneTag = c.oneTag && c.tagged
+			c.mtu = c.peerMTU // the target of a read must know it
+			if !c.standard {
+				c.evs = 0 // memory is lent to one address, and with Symmetric a port that nobody has named is another
+			}
+			// Nothing goes along, a little, a packet, several, all.
+			c.eager = []int{0, 0, 1 + r.IntN(200), c.peerMTU, 2*c.peerMTU + r.IntN(500), 1 << 30}
+			all = append(all, c)
 		}
 	}
 	return all
@@ -151,6 +180,9 @@ func (c combo) String() string {
 		}
 		return b
 	}
+	if c.announced {
+		return fmt.Sprintf("%s, announced, %s, %s, %g %% lost", c.dir, word(c.ordered, "ROD", "RUD"), word(c.late, "unexpected", "posted"), c.loss*100)
+	}
 	return fmt.Sprintf("%s, %s, %s, %s, %s, %s, %g %% lost, %s", c.dir, word(c.ordered, "ROD", "RUD"),
 		word(c.tagged, "tagged", "send"), word(c.late, "unexpected", "posted"), word(c.dir == out, "-", c.form),
 		word(c.standard, "Standard", "Symmetric"), c.loss*100, word(c.sealed, "sealed", "clear"))
@@ -165,6 +197,9 @@ func (c combo) choices() string {
 		}
 	}
 	add(c.v6, "IPv6")
+	add(c.announced && c.tagged, "tagged")
+	add(c.announced && c.standard, "Standard")
+	add(c.announced && c.sealed, "sealed")
 	add(c.paths > 1, "%d paths", c.paths)
 	add(c.evs > 0, "%d EVs", c.evs)
 	add(c.dir != in, "ACK type %d", c.ackType)

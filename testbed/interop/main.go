@@ -78,6 +78,9 @@ func plan(seed uint64, n int, only string) []play {
 	for _, m := range memories(seed) {
 		plays = append(plays, play{name: m.String(), note: m.choices(), run: m.run})
 	}
+	for _, c := range rendezvous(seed) {
+		plays = append(plays, play{name: c.String(), note: c.choices(), run: c.run})
+	}
 	all := combos(seed)
 	if only == "" {
 		all = pick(all, n, seed)

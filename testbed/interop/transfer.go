@@ -26,16 +26,27 @@ func (c combo) run(p *peer, worker int, id string) (err error) {
 		"start_by": c.startBy, "evs": make([]int, c.evs),
 		"faults": args{"seed": c.seed % 1_000_003, "loss": c.loss, "dup": c.loss / 4, "reorder": c.loss / 2},
 	}
+	if c.announced {
+		peerArgs["asked"] = "reads"
+	}
 	pr, err := open(p, id, setup{
 		worker: worker, v6: c.v6, standard: c.standard, sealed: c.sealed, ordered: c.ordered, peer: peerArgs,
 		info: func(i *uet.Info) {
 			i.Config.PayloadMTU, i.Config.Paths = c.mtu, c.paths
+			if c.announced {
+				i.Config.Tuning.RendezvousMin = 1
+			}
 		},
 	})
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, pr.close()) }()
+	if c.announced {
+		if err := pr.do("set", args{"peer_port": pr.ep.at.Port()}); err != nil {
+			return err
+		}
+	}
 	t := transfer{combo: c, pr: pr, extra: surplus}
 	t.make()
 	if !c.late {
@@ -146,6 +157,9 @@ func (t *transfer) send() error {
 		}
 		if t.data {
 			a["data"] = 500
+		}
+		if t.announced {
+			a["eager"] = t.eager
 		}
 		if err := t.pr.do("send", a); err != nil {
 			return err
@@ -272,6 +286,9 @@ func (t *transfer) finish() error {
 	if ended, got := len(pr.ep.ended(true)), len(pr.of("received")); t.receives() && ended != len(t.sizes) || t.sends() && got != len(t.sizes) {
 		return fmt.Errorf("in the end %d and %d messages were received, not %d", ended, got, len(t.sizes))
 	}
+	if err := t.wasRead(e); err != nil {
+		return err
+	}
 	if e.Undelivered != 0 {
 		return fmt.Errorf("the peer has %d messages that nobody sent", e.Undelivered)
 	}
@@ -279,6 +296,32 @@ func (t *transfer) finish() error {
 		if strings.HasPrefix(name, "dropped: ") && !benign[name] {
 			return fmt.Errorf("the peer %s: %d", name, e.count(name))
 		}
+	}
+	return nil
+}
+
+// wasRead looks that messages were announced and read, in each direction in which they were to be.
+func (t *transfer) wasRead(e event) error {
+	if !t.announced {
+		return nil
+	}
+	s, empty := t.pr.ep.Stats(), 0
+	for _, size := range t.sizes {
+		if size == 0 {
+			empty++
+		}
+	}
+	if n := len(t.sizes) - empty; t.sends() && (s.Lent < uint64(n) || e.count("read") < n) {
+		return fmt.Errorf("of %d messages uetkit announced %d, and the peer read %d", n, s.Lent, e.count("read"))
+	}
+	whole := 0 // of them all went along
+	for n, size := range t.sizes {
+		if size > 0 && t.eager[n%len(t.eager)] >= size {
+			whole++
+		}
+	}
+	if n := len(t.sizes) - empty; t.receives() && (e.count("announced") != n || s.Pulled != uint64(n-whole)) {
+		return fmt.Errorf("of %d messages the peer announced %d, %d with all bytes, and uetkit read %d", n, e.count("announced"), whole, s.Pulled)
 	}
 	return nil
 }

@@ -40,6 +40,8 @@ class Config:
     too_long: str = "truncate"  # or refuse
     ack_data: int = 16  # reads of at most so many bytes are answered in the ACK, others in the return direction
     zero_read: str = "default"  # how a read of nothing is answered: by a default response, or "data"
+    asked: str = "ok"  # how a NO_OP with a key is answered: as any, or as uetkit asks whether announced messages are read: "reads"
+    peer_port: int = 0  # where announced messages are read; 0: where they came from
     close_ack: str = "at"  # CACK of the ACK of CLOSE: at its PSN, or below
     close_by: str = "cp"  # a target asks for the end by CLOSE_REQ, or by the flags of an ACK
     given_start: int = None  # the Start_PSN to give, instead of a random one
@@ -360,6 +362,11 @@ class Fep:
         dest = Dest(ip, o.PORT if self.cfg.encap == o.STANDARD else port, pid, ri, self.cfg.job if job is None else job,
                     relative)
         self.ses.send(now, ctx, dest, payload, **how)
+
+    def announce(self, now, ctx, ip, port, payload, eager, pid=0, ri=15, job=None, relative=True, **how):
+        dest = Dest(ip, o.PORT if self.cfg.encap == o.STANDARD else port, pid, ri, self.cfg.job if job is None else job,
+                    relative)
+        self.ses.announce(now, ctx, dest, payload, eager, **how)
 
     def remote(self, now, ctx, ip, port, opcode, key, at, pid=0, ri=15, job=None, relative=True, **how):
         dest = Dest(ip, o.PORT if self.cfg.encap == o.STANDARD else port, pid, ri, self.cfg.job if job is None else job,

@@ -144,7 +144,7 @@ class Pdc:
         self.msg = None  # the message whose packets leave now
         self.msgs = {}  # message id: message that is not complete
         self.next_msg_id = 1
-        self.returns = collections.deque()  # at a target: read data that waits, (next_hdr, body, last of its message)
+        self.returns = collections.deque()  # at a target: read data that waits, (next_hdr, body, last of its message, what hears of its ACK or None)
         self.returned = -1e9  # at an initiator: when the last of it came
         self.heard = self.used = now
         self.renumbered = 0
@@ -231,12 +231,12 @@ class Pdc:
                 self.state, self.close_psn = "CLOSE_ACK_WAIT", tx.next
             return Sent(tx.next, ctl=ctl, ar=True, tail=tail)
         if self.returns:
-            next_hdr, body, last = self.returns.popleft()
+            next_hdr, body, last, served = self.returns.popleft()
             tx.since_ar += 1
             ar = last or tx.since_ar >= self.cfg.ar_every or len(tx.out) + 1 >= self.cfg.burst
             if ar:
                 tx.since_ar = 0
-            return Sent(tx.next, next_hdr, body, None, ar)
+            return Sent(tx.next, next_hdr, body, served, ar)
         if self.msg is None:
             self.msg = self.fep.ses.next_message(now, self)
         if self.msg is None:

@@ -193,11 +193,14 @@ class Server:
             forms = {"std": NH_STD, "medium": NH_MEDIUM}
             for i, size in enumerate(c["sizes"]):
                 number = c.get("ctx", 0) + i
-                f.send(now, number, to["ip"], to.get("port", outer.PORT), content(c["seed"], number, size),
-                       to.get("pid", 0), to.get("ri", 15), to.get("job"), to.get("relative", True),
-                       ordered=c.get("ordered", False), tag=tags[i] if tags else None,
-                       data=data + i if data is not None else None,
-                       form=forms[c.get("form", "std")], dc=c.get("dc", False))
+                how = dict(ordered=c.get("ordered", False), tag=tags[i] if tags else None,
+                           data=data + i if data is not None else None, dc=c.get("dc", False))
+                where = (to["ip"], to.get("port", outer.PORT), content(c["seed"], number, size))
+                end = (to.get("pid", 0), to.get("ri", 15), to.get("job"), to.get("relative", True))
+                if size and "eager" in c:
+                    f.announce(now, number, *where, c["eager"][i % len(c["eager"])], *end, **how)
+                else:
+                    f.send(now, number, *where, *end, form=forms[c.get("form", "std")], **how)
         elif what == "region":
             size = c["size"]
             data = content(c["seed"], c["ctx"], size) if "seed" in c else bytes(c.get("zero", False) * size) or \

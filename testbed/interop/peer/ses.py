@@ -134,9 +134,62 @@ class TxRemote(TxMessage):
         return dict(guard=guard, value=int.from_bytes(self.buf[:self.expect], "big"))
 
 
+class TxAnnounced(TxMessage):
+    """A message that is announced: the first bytes of it go along, the rest the target reads (UE 3.4, rendezvous)."""
+
+    def __init__(self, *args, eager, lent):
+        super().__init__(*args)
+        self.eager, self.lent, self.pdc = eager, lent, None
+
+    def start(self, now, msg_id, gen):
+        super().start(now, msg_id, gen)
+        self.served = {}
+
+    def segment(self):
+        if self.rc is not None:
+            return super().segment()
+        d, part = self.dest, self.payload[self.off:min(self.off + self.mtu, self.eager)]
+        last = self.off + len(part) >= self.eager
+        flags = (S_REL if d.relative else 0) | (S_DC if self.dc else 0) | (S_EOM if last else 0)
+        ext = b""
+        if self.off == 0:
+            flags |= S_SOM | (S_HD if self.data is not None else 0)
+            ext = pack_rendezvous(self.eager, 0, self.lent.pid, self.lent.ri, self.lent.base, self.lent.key)
+        r = SesRequest(NH_STD, self.opcode, flags, self.msg_id, self.gen, d.job, d.pid, d.ri, self.buf_off, self.initiator,
+                       self.match, self.data or 0, len(self.payload), len(part), self.off, ext)
+        self.open += 1
+        self.off += len(part)
+        self.all_sent = last
+        return NH_STD, r.pack() + part, last
+
+    def missing(self):
+        """Whether the target has not read the rest: what did not go along, or all if it kept nothing of that."""
+        at = self.eager
+        for off, n in sorted(self.served.items()):
+            if off <= at:
+                at = max(at, off + n)
+        return at < len(self.payload)
+
+
+class Served:
+    """Bytes of an announced message that were returned."""
+
+    def __init__(self, message, off, n):
+        self.message, self.off, self.n, self.psn = message, off, n, None
+
+
+class TxPull(TxRemote):
+    """The read of what was announced."""
+
+    def __init__(self, rx, *args, **how):
+        super().__init__(*args, **how)
+        self.rx = rx
+
+
 class Region:
     """Memory that peers may reach by its key, poison on both sides."""
     GUARD = 64
+    base, message = 0, None
 
     def __init__(self, key, data, rights):
         self.key, self.size, self.rights = key, len(data), set(rights)
@@ -150,6 +203,17 @@ class Region:
 
     def guard(self):
         return self.buf[:self.GUARD].count(POISON) + self.buf[-self.GUARD:].count(POISON) == 2 * self.GUARD
+
+
+class Lent(Region):
+    """The memory of an announced message, from an offset on that is not 0. It is of that message alone."""
+
+    def __init__(self, key, data, base, pid, ri):
+        super().__init__(key, data, {"read"})
+        self.base, self.pid, self.ri, self.size = base, pid, ri, base + len(data)
+
+    def look(self, at, n):
+        return super().look(at - self.base, n)
 
 
 class Dest:
@@ -194,6 +258,7 @@ class RxMessage:
         self.rc, self.gen = None, 0
         self.unexpected, self.psns, self.msg_id = False, [], r.msg_id
         self.buf_off, self.answer_id = r.buf_off, 0
+        self.rdv, self.eager = r.opcode in RENDEZVOUS, None  # eager: that and where the rest is, once known
 
     def same(self, r):
         return (self.opcode, self.length, self.match, self.initiator, self.job) == \
@@ -217,6 +282,7 @@ class Ses:
         self.spaces = {False: Space(), True: Space()}
         self.inbound = {}  # (pdc, message id): RxMessage
         self.regions = {}  # key: Region
+        self.announced, self.had = {}, set()  # by (ip, key): messages that wait or are read; those of which all came
 
     # Initiator.
 
@@ -224,6 +290,18 @@ class Ses:
         self.seq += 1
         m = TxMessage(self.seq, ctx, dest, SEND if tag is None else TAGGED_SEND, payload, tag or 0, data, form, dc,
                       self.cfg.mtu, self.cfg.initiator)
+        self.queue(dest, ordered, m)
+
+    def announce(self, now, ctx, dest, payload, eager, ordered=False, tag=None, data=None, dc=False):
+        """Announces a message, of which so many bytes go along."""
+        self.seq += 1
+        key = self.fep.rng.randrange(1 << 32, 1 << 62)
+        lent = Lent(key, payload, self.fep.rng.randrange(1, 1 << 20), self.cfg.pid, self.cfg.ri)
+        m = TxAnnounced(self.seq, ctx, dest, RENDEZVOUS_SEND if tag is None else RENDEZVOUS_TSEND, payload, tag or 0, data,
+                        NH_STD, dc, self.cfg.mtu, self.cfg.initiator, eager=min(eager, len(payload)), lent=lent)
+        lent.message = m
+        self.regions[key] = lent
+        self.fep.stats["announced"] += 1
         self.queue(dest, ordered, m)
 
     def queue(self, dest, ordered, m):
@@ -252,8 +330,17 @@ class Ses:
         self.queue(dest, ordered, m)
 
     def gen_key(self, m):
-        space = "RMA" if m.opcode in ONE_SIDED else m.opcode == TAGGED_SEND
+        space = "RMA" if m.opcode in ONE_SIDED else m.opcode in (TAGGED_SEND, RENDEZVOUS_TSEND)
         return (m.dest.ip, m.dest.port, m.dest.pid, m.dest.ri, space)
+
+    def end(self, now, m, **fields):
+        """A message has ended."""
+        if isinstance(m, TxPull):
+            self.pulled(now, m, **fields)
+            return
+        if isinstance(m, TxAnnounced):
+            self.regions.pop(m.lent.key, None)
+        self.fep.event("sent", ctx=m.ctx, **fields)
 
     def next_message(self, now, pdc):
         """The next message that may begin on a PDC, or None."""
@@ -272,6 +359,7 @@ class Ses:
         m.start(now, pdc.msg_id(), self.gens.get(self.gen_key(m), 0))
         f.inflight[m.seq] = m
         pdc.msgs[m.msg_id] = m
+        m.pdc = pdc
         return m
 
     def holds(self, pdc):
@@ -280,6 +368,11 @@ class Ses:
 
     def packet_done(self, now, pdc, m, psn, resp):
         """One packet of a message is acknowledged; resp None is a default response."""
+        if isinstance(m, Served):
+            m.message.served[m.off] = max(m.n, m.message.served.get(m.off, 0))
+            if m.message.pdc is not None:
+                self.settle(now, m.message.pdc, m.message)
+            return
         m.open -= 1
         m.touched = True
         if resp is not None:
@@ -361,7 +454,7 @@ class Ses:
             self.fep.event("retry", ctx=m.ctx, rc=m.rc)
             f.failed.append(m)
             return
-        self.fep.event("sent", ctx=m.ctx, ok=m.rc is None, rc=m.rc, list=m.list, retries=m.retries, **m.result())
+        self.end(now, m, ok=m.rc is None, rc=m.rc, list=m.list, retries=m.retries, **m.result())
 
     def expire(self, now, pdc):
         """Fails messages whose data does not come though every request was answered."""
@@ -369,7 +462,7 @@ class Ses:
             if now - m.began > self.cfg.give_up:
                 del pdc.msgs[m.msg_id]
                 pdc.flow.inflight.pop(m.seq, None)
-                self.fep.event("sent", ctx=m.ctx, ok=False, rc=m.rc, why="no data came")
+                self.end(now, m, ok=False, rc=m.rc, why="no data came")
 
     def pdc_lost(self, now, pdc, why, code, fresh):
         """The messages of a PDC that ended in error: again by another one, or failed."""
@@ -381,7 +474,7 @@ class Ses:
             if fresh and not m.touched and now - m.began < self.cfg.give_up:
                 again.append(m)
             else:
-                self.fep.event("sent", ctx=m.ctx, ok=False, rc=m.rc, nack=code, why=why)
+                self.end(now, m, ok=False, rc=m.rc, nack=code, why=why)
         pdc.msgs, pdc.msg = {}, None
         if f is not None and again:  # not at once, and later each time
             f.refused += 1
@@ -401,7 +494,9 @@ class Ses:
             if p.accepts(m.match):
                 space.unexpected.remove(m)
                 m.posted = p
-                if m.got == m.length and m.som:
+                if m.rdv and m.eager and m.got == m.eager[0]:
+                    self.pull(now, m)
+                elif not m.rdv and m.got == m.length and m.som:
                     self.deliver(now, m)
                 return
         space.posted.append(p)
@@ -436,7 +531,7 @@ class Ses:
             return self.refuse(r, RC_BAD_JOB_ID)
         ok = SesResponse(DEFAULT_RESPONSE, RC_OK, r.msg_id, job=r.job, modified=r.length)
         if r.opcode == NO_OP:
-            return ok, False, 0
+            return self.asks(pdc, r, ok)
         key = (pdc, r.msg_id)
         if r.opcode == MSG_ERROR:
             # It says how much was sent: under RUD the rest of that may come after it.
@@ -455,14 +550,16 @@ class Ses:
             return ok, False, 0
         if r.opcode in ONE_SIDED:
             return self.on_remote(now, pdc, a, r, payload, key)
-        if r.opcode not in (SEND, TAGGED_SEND) or r.form == NH_SMALL:
+        if r.opcode not in (SEND, TAGGED_SEND, *RENDEZVOUS) or r.form == NH_SMALL:
             return self.refuse(r, RC_UNSUPPORTED_OP)
         if r.form != NH_STD and not (r.som and r.eom):
             return self.refuse(r, RC_OP_VIOLATION)
         if len(payload) != r.pay_len or r.msg_off + r.pay_len > r.length or \
-                (r.eom and r.msg_off + r.pay_len != r.length):
+                (r.eom and r.msg_off + r.pay_len != r.length and r.opcode not in RENDEZVOUS):
             return self.refuse(r, RC_OP_VIOLATION)
-        space = self.spaces[r.opcode == TAGGED_SEND]
+        if r.ext and (parse_rendezvous(r.ext)[0] > r.length or r.pay_len > parse_rendezvous(r.ext)[0]):
+            return self.refuse(r, RC_OP_VIOLATION)
+        space = self.spaces[r.opcode in (TAGGED_SEND, RENDEZVOUS_TSEND)]
         m = self.inbound.get(key) if r.form == NH_STD else None
         if m is not None and r.som and m.som:
             m = None  # the id is used again
@@ -558,7 +655,7 @@ class Ses:
         if not needs <= reg.rights:
             return RC_PERM
         two = bool(r.ext) and r.ext[0] in TWO_OPERANDS
-        if r.buf_off + (8 if two else r.length) > reg.size:
+        if r.buf_off < reg.base or r.buf_off + (8 if two else r.length) > reg.size:
             return RC_BAD_ADDR
         if r.opcode in (WRITE, READ):
             return None
@@ -569,6 +666,52 @@ class Ses:
         if r.length not in ((8, 32) if two else (8,)) or r.pay_len != (0 if two else 8):
             return RC_AMO_SIZE
         return RC_AMO_UNALIGNED if r.buf_off % 8 else None
+
+    # Target of announced messages.
+
+    def asks(self, pdc, r, ok):
+        """A NO_OP. With a key it is uetkit's question for an announced message, which any other target answers like all."""
+        key = (pdc.ip, r.match)
+        if self.cfg.asked != "reads" or not r.match:
+            return ok, False, 0
+        if key in self.announced:
+            return SesResponse(RESPONSE, RC_OK, r.msg_id, job=r.job, list=OVERFLOW), True, 0
+        if key in self.had:
+            return SesResponse(RESPONSE, RC_OK, r.msg_id, job=r.job, list=EXPECTED), True, 0
+        return self.refuse(r, RC_UNDELIVERABLE)
+
+    def pull(self, now, m):
+        """Reads the rest of a message that has its receive, by a PDC of its own."""
+        eager, gen, pid, ri, at, key = m.eager
+        if eager == m.length:
+            self.have(now, m)
+            return
+        self.seq += 1
+        port = self.cfg.peer_port or m.pdc.port
+        dest = Dest(m.ip, port, pid, ri, m.job)
+        t = TxPull(m, self.seq, None, dest, READ, b"", key, None, NH_STD, False, self.cfg.mtu, self.cfg.initiator,
+                   size=m.length - eager)
+        t.buf_off = at + eager
+        self.fep.stats["read"] += 1
+        flow = (m.ip, port, "reads")
+        if flow not in self.flows:
+            self.flows[flow] = Flow(m.ip, port, False)
+        self.flows[flow].queue.append(t)
+
+    def pulled(self, now, t, ok, rc=None, **why):
+        """The read of the rest has ended."""
+        m = t.rx
+        if not ok:
+            self.announced.pop((m.ip, m.eager[5]), None)
+            self.fep.event("received", ctx=m.posted.ctx, ok=False, rc=rc, why="not read")
+            return
+        m.buf[m.eager[0]:m.length] = t.buf[:t.size]
+        self.have(now, m)
+
+    def have(self, now, m):
+        self.announced.pop((m.ip, m.eager[5]), None)
+        self.had.add((m.ip, m.eager[5]))
+        self.deliver(now, m)
 
     def with_data(self, a, r, m, data, in_ack):
         if r.form == NH_STD:
@@ -583,11 +726,14 @@ class Ses:
         if r.length == 0 and self.cfg.zero_read == "default":
             return ok, False, 0
         data = bytes(reg.look(r.buf_off + r.msg_off, r.pay_len))
-        in_ack = r.length <= self.cfg.ack_data
+        served = None
+        if reg.message is not None:
+            served = Served(reg.message, r.buf_off + r.msg_off - reg.base, len(data))
+        in_ack = r.length <= self.cfg.ack_data and served is None
         resp = self.with_data(a, r, m, data, in_ack)
         if in_ack:
             return resp, True, 0
-        pdc.returns.append((resp.form, resp.pack() + data, done))
+        pdc.returns.append((resp.form, resp.pack() + data, done, served))
         return ok, False, 0
 
     def match(self, space, m, pdc):
@@ -614,6 +760,10 @@ class Ses:
             m.som = True
             if r.flags & S_HD:
                 m.data = r.data
+            if m.rdv:
+                m.eager = parse_rendezvous(r.ext)
+        if m.rdv and m.rc is None:
+            return self.take_eager(now, m, r, payload)
         m.got += len(payload)
         m.psns.append(psn)
         done = m.got == m.length and m.som
@@ -635,6 +785,21 @@ class Ses:
             return SesResponse(RESPONSE, RC_OK, r.msg_id, job=r.job, modified=len(m.buf)), True, 0
         return SesResponse(DEFAULT_RESPONSE, RC_OK, r.msg_id, job=r.job, modified=r.length), False, 0
 
+    def take_eager(self, now, m, r, payload):
+        """One packet of what goes along with an announcement. The rest is read when there is a receive."""
+        if len(m.buf) < m.length or m.posted is not None and m.buf is m.posted.buf:
+            m.buf = bytearray([POISON]) * m.length
+        m.buf[r.msg_off:r.msg_off + len(payload)] = payload
+        m.got += len(payload)
+        if m.eager and m.got == m.eager[0]:
+            self.inbound.pop(m.key, None)
+            self.announced[(m.ip, m.eager[5])] = m
+            if m.posted is not None:
+                self.pull(now, m)
+        if m.unexpected:
+            return SesResponse(RESPONSE, RC_OK, r.msg_id, job=r.job, modified=m.got, list=OVERFLOW), True, 0
+        return SesResponse(DEFAULT_RESPONSE, RC_OK, r.msg_id, job=r.job, modified=r.length), False, 0
+
     def deliver(self, now, m, answer_later=False):
         """A message is complete and has a receive."""
         p = m.posted
@@ -643,9 +808,9 @@ class Ses:
             p.buf[:n] = m.buf[:n]
         guard = p.buf.count(POISON, n) == len(p.buf) - n
         self.fep.event("received", ctx=p.ctx, ok=True, len=n, msglen=m.length, tag=m.match, data=m.data,
-                       initiator=m.initiator, src=m.ip, guard=guard, tagged=m.opcode == TAGGED_SEND,
+                       initiator=m.initiator, src=m.ip, guard=guard, tagged=m.opcode in (TAGGED_SEND, RENDEZVOUS_TSEND),
                        unexpected=m.unexpected, sha256=hashlib.sha256(p.buf[:n]).hexdigest())
-        if m.unexpected and self.cfg.unexpected == "late":
+        if m.unexpected and self.cfg.unexpected == "late" and not m.rdv:
             final = SesResponse(RESPONSE, RC_OK, m.msg_id, job=m.job, modified=n, list=OVERFLOW)
             if answer_later:  # the NO_RESPONSE of the last packet leaves first
                 self.fep.later.append((m.pdc, m.psns, final))

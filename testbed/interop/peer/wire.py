@@ -32,6 +32,8 @@ TAKES_PSN = (NOOP, CLOSE_CMD, CLOSE_REQ, NEGOTIATION)
 # SES request opcodes that this peer knows by name.
 NO_OP, WRITE, READ, SEND, TAGGED_SEND, MSG_ERROR = 0x00, 0x01, 0x02, 0x05, 0x09, 0x0F
 ATOMIC, FETCHING_ATOMIC, TSEND_ATOMIC, TSEND_FETCH_ATOMIC = 0x03, 0x04, 0x0D, 0x0E
+RENDEZVOUS_SEND, RENDEZVOUS_TSEND = 0x06, 0x0A
+RENDEZVOUS = {RENDEZVOUS_SEND: SEND, RENDEZVOUS_TSEND: TAGGED_SEND}
 ONE_SIDED = (WRITE, READ, ATOMIC, FETCHING_ATOMIC)
 # SES response opcodes.
 DEFAULT_RESPONSE, RESPONSE, RESPONSE_W_DATA, NO_RESPONSE = range(4)
@@ -39,6 +41,7 @@ EXPECTED, OVERFLOW = 0, 1
 # Return codes.
 RC_NULL, RC_OK, RC_BAD_GENERATION, RC_DISABLED, RC_DISABLED_GEN, RC_NO_MATCH = range(6)
 RC_UNSUPPORTED_OP, RC_OP_VIOLATION, RC_BAD_INDEX, RC_BAD_PID, RC_BAD_JOB_ID = 0x06, 0x18, 0x19, 0x1A, 0x1B
+RC_UNDELIVERABLE = 0x1F
 RC_UNCOR, RC_TOO_LONG, RC_INITIATOR_ERROR = 0x20, 0x22, 0x23
 RC_AMO_OP, RC_AMO_DT, RC_AMO_SIZE, RC_AMO_UNALIGNED = 0x0F, 0x10, 0x11, 0x12
 RC_PERM, RC_BAD_MKEY, RC_BAD_ADDR = 0x17, 0x1C, 0x1D
@@ -235,6 +238,17 @@ def signed16(v):
     return v - 0x10000 if v & 0x8000 else v
 
 
+def pack_rendezvous(eager, gen, pid, ri, at, key):
+    """The rendezvous extension: what is eager, and the memory that has all of the message (UE 3.4.2)."""
+    return struct.pack("!IIQQ", eager, gen << 24 | pid << 12 | ri, at, key)
+
+
+def parse_rendezvous(b):
+    """Returns eager length, generation, PIDonFEP, resource index, offset, key."""
+    eager, word, at, key = struct.unpack("!IIQQ", b)
+    return eager, word >> 24, word >> 12 & 0xFFF, word & 0xFFF, at, key
+
+
 @dataclass
 class SesRequest:
     """A SES request: standard (44 bytes), medium (32) or small (20), UE 3.4."""
@@ -313,6 +327,10 @@ def parse_ses_request(form, b):
         if len(body) < n:
             raise Malformed("short atomic header")
         r.ext, body = bytes(body[:n]), body[n:]
+    if r.opcode in RENDEZVOUS and r.som:
+        if form != NH_STD or len(body) < 24:
+            raise Malformed("short rendezvous header")
+        r.ext, body = bytes(body[:24]), body[24:]
     if r.som or form != NH_STD:
         # The length is implied: what is there, at most the message (UE 3.4, payload_length).
         body = body[:r.length]

@@ -264,20 +264,62 @@ func (s *SES) mayRelieveOffers() bool {
 	return len(s.offers) != 0 && (s.unproven.kept != 0 || s.pulls.live() != 0)
 }
 
-// relieveOffers takes back the receives that are reserved for sources that may be forged, while
-// something else may wait for them.
+// relieveOffers takes back the receives that are reserved for sources that may be forged, while a message of
+// another peer waits for them. One of the same peer does not: it was sent later, and the source may be
+// honest and prove itself in a moment.
 func (s *SES) relieveOffers(now time.Duration) {
 	if !s.mayRelieveOffers() {
 		return
 	}
+	look := relieveLook
 	s.eachDeferral(func(i int32, m *inmsg) {
 		if m.state != inOffered || m.recv == none || now-m.began < slowAfter || !s.peers.at(m.user).unproven {
 			return
 		}
-		if r := s.recvs.at(m.recv); !r.fixed && !r.multi && (r.space().n > 0 || r.space().wanted.on) {
+		r := s.recvs.at(m.recv)
+		if r.fixed || r.multi {
+			return
+		}
+		k, w := s.waitsOf(r, m.peer, &look), &r.space().wanted
+		switch {
+		case k != none && m.isPull() && s.putBack(i, m):
+			s.take(r.self, r, k)
+		case k != none, w.on && w.peer != m.peer && r.accepts(w.tag, w.peer, w.init):
 			s.withdrawOffer(i, m)
 		}
 	})
+}
+
+// waitsOf finds the oldest unexpected message of another peer that a receive accepts and may have at once.
+func (s *SES) waitsOf(r *recv, peer uint32, look *int) int32 {
+	sp := r.space()
+	for k := sp.order.first(0); k != none && *look > 0; k = sp.order.next(k) {
+		*look--
+		w := s.in.at(k)
+		if w.peer != peer && (w.state == inUnexpected || w.state == inDeferred) && r.accepts(w.tag, w.peer, w.init) {
+			return k
+		}
+	}
+	return none
+}
+
+// putBack takes the receive of a rendezvous send that is not being read, which waits for another one from then on.
+// Its initiator has heard that it is here, and would wait for ever if it was forgotten. putBack returns false
+// if there is no room for its header.
+func (s *SES) putBack(i int32, m *inmsg) bool {
+	p := s.pullOf(m)
+	if pu := s.peers.at(m.user); p.matched {
+		if !s.grants(pu, 0) {
+			return false
+		}
+		p.matched = false
+		pu.pulls--
+		s.countKept(pu, 1, 0)
+	}
+	s.Stats.TakenBack++
+	m.recv, m.state, m.base, p.from = none, inDeferred, 0, 0 // what came of it was placed in the receive
+	s.list(i, m)
+	return true
 }
 
 // sweepDeferrals gives up what was asked for and did not come for IdleTimeout (S-DEF-08), and what

@@ -588,7 +588,37 @@ func TestPullOfUnprovenIsTakenBack(t *testing.T) {
 		g.Advance(time.Second + time.Duration(i)*time.Millisecond)
 	}
 	g.wantEvent(EvTRecv, OK, "r", 40)
-	g.rest()
+	if g.Stats.Withdrawn != 0 {
+		t.Error("what was announced is forgotten")
+	}
+	g.recv(Recv{Tagged: true, Tag: 7, Buf: make([]byte, 5000), Context: "again"})
+	g.Proven(1)
+	if _, m := g.lookup(g.reads()); m == nil || m.hdr.ReqLen != 5000 {
+		t.Error("not all of it is read, though nothing of it is kept")
+	}
+	g.PDCGone(7, TimedOut)
+	g.CancelAll()
+}
+
+// S-MAT-04: an announced message keeps its receive from later ones of its peer, however long the proof takes.
+func TestPullOfUnprovenKeepsItsPlace(t *testing.T) {
+	g := newRig(t)
+	a := announcement{tag: 7, body: pattern(5000), key: 5}
+	g.recv(Recv{Tagged: true, Tag: 7, Buf: make([]byte, 5000), Context: "first"})
+	src := srcA
+	src.Unproven, src.Ordered = true, true
+	g.want(src, a.packets(g.SES)[0], "response OK 5000 gtd")
+	g.want(src, g.tagged(7, pattern(40), 1024)[0], "response OK overflow 40 gtd")
+	for i := range 500 {
+		g.Advance(time.Second + time.Duration(i)*time.Millisecond)
+	}
+	g.quiet()
+	g.recv(Recv{Tagged: true, Tag: 7, Buf: make([]byte, 5000), Context: "second"})
+	g.wantEvent(EvTRecv, OK, "second", 40)
+	g.Proven(1)
+	g.reads()
+	g.PDCGone(7, TimedOut)
+	g.CancelAll()
 }
 
 // S-MSC-03: the initiator gives up what it has announced, by the key of its memory, by the message id, or by a
