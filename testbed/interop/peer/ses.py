@@ -143,7 +143,7 @@ class TxAnnounced(TxMessage):
 
     def start(self, now, msg_id, gen):
         super().start(now, msg_id, gen)
-        self.served = {}
+        self.served, self.kept = {}, self.eager
 
     def segment(self):
         if self.rc is not None:
@@ -164,7 +164,7 @@ class TxAnnounced(TxMessage):
 
     def missing(self):
         """Whether the target has not read the rest: what did not go along, or all if it kept nothing of that."""
-        at = self.eager
+        at = self.kept
         for off, n in sorted(self.served.items()):
             if off <= at:
                 at = max(at, off + n)
@@ -389,6 +389,8 @@ class Ses:
             m.answered = True
         if resp.list == OVERFLOW:
             m.list = OVERFLOW
+            if isinstance(m, TxAnnounced) and resp.modified < m.eager:
+                m.kept = 0  # it reads all
         if resp.rc not in (RC_NULL, RC_OK) and m.rc is None:
             m.rc, m.rc_gen = resp.rc, resp.gen
 
@@ -624,7 +626,9 @@ class Ses:
             del self.inbound[key]
         if m.rc is not None:
             return self.refuse(r, m.rc)
-        reg = self.regions[r.match]
+        reg = self.regions.get(r.match)
+        if reg is None:  # what was lent ended in the middle of a read
+            return self.refuse(r, RC_BAD_MKEY)
         if r.opcode == WRITE:
             reg.put(r.buf_off + r.msg_off, payload)
             if done and m.data is not None:
