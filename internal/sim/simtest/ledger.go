@@ -540,7 +540,7 @@ func (l *ledger) announced(r *record, op *Op) {
 		l.fenced(r, op)
 	}
 	l.loans[loanKey{h, h.Life(), r.key}] = op
-	op.lent = true
+	op.lent, op.key = true, r.key
 }
 
 // content checks a packet against the message it is part of.

@@ -102,6 +102,7 @@ type Op struct {
 	deferrals []msgKey
 	restarted msgKey
 	lent      bool   // it was announced: its target reads it
+	key       uint64 // of its memory then
 	had       bool   // its target has said that all of it came
 	fetched   uint64 // OpFetch: the old value
 	toldIn    int    // OpWrite: the life of the target that heard of it last, 0: none
