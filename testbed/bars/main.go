@@ -1,10 +1,11 @@
 // Command bars measures the performance bars of docs/perf.md. It compares uetperf with raw
-// UDP, sealed transfers with quic-go and with clear ones, and ranks of mp with those of MPIs.
-// The compared runs are interleaved, each end of uetperf pinned to a core of its own.
+// UDP, sealed transfers with quic-go and with clear ones, transfers beside busy loops with TCP,
+// and ranks of mp with those of MPIs. The compared runs are interleaved, each end of uetperf
+// pinned to a core of its own.
 //
-//	go run ./testbed/bars [-reps 5] [-only F1,F3] [-net lo,veth]
+//	go run ./testbed/bars [-reps 5] [-only F1,F3] [-net lo,veth,veth9000]
 //
-// For the veth rows it makes two network namespaces with a veth pair of MTU 1500
+// For the veth rows it makes two network namespaces with a veth pair of MTU 1500 or 9000
 // (root) and removes them.
 package main
 
@@ -23,7 +24,7 @@ import (
 
 func main() {
 	if len(os.Args) > 1 {
-		end := map[string]func([]string) error{"raw": raw, "quic": quicStream, "gcm": gcm}[os.Args[1]]
+		end := map[string]func([]string) error{"raw": raw, "quic": quicStream, "gcm": gcm, "tcp": tcp}[os.Args[1]]
 		if end != nil {
 			if err := end(os.Args[2:]); err != nil {
 				fmt.Fprintf(os.Stderr, "bars: %s: %v\n", os.Args[1], err)
@@ -34,7 +35,7 @@ func main() {
 	}
 	reps := flag.Int("reps", 5, "repetitions of each run")
 	only := flag.String("only", "", "rows to measure, by comma; empty: all")
-	nets := flag.String("net", "lo,veth", "networks, by comma: lo, veth")
+	nets := flag.String("net", "lo,veth,veth9000", "networks, by comma: lo; veth, of MTU 1500; veth9000")
 	other := flag.String("against", "", "another build of uetperf to compare with, pair by pair, instead of the bars; or its source tree: both are then linked in 15 random layouts")
 	flag.Parse()
 	if err := run(*reps, *only, *other, strings.Split(*nets, ",")); err != nil {
@@ -96,6 +97,11 @@ type row struct {
 	relayed bool     // a relay is a third party: neither end is pinned
 	quic    bool     // instead of raw UDP: a stream of quic-go
 	gcm     bool     // clean and then AES-GCM, one after the other
+	hogs    hogs     // where busy loops run meanwhile
+	tcp     string   // instead of raw UDP: this kind of baseline on TCP
+	iperf   bool     // instead of raw UDP: iperf3
+
+	absolute bool // the bar is a value, not a ratio
 }
 
 var rows = []row{
@@ -182,12 +188,13 @@ func run(reps int, only, other string, nets []string) error {
 	} else {
 		fmt.Printf("%-4s %-5s %-64s %10s %10s %7s %7s  %s\n", "row", "net", "what", "uetkit", "against", "ratio", "bar", "spread of the ratio")
 	}
+	all := append(rows, busyRows()...)
 	for _, nw := range nets {
 		srv, cli, cleanup, err := network(nw)
 		if err != nil {
 			return fmt.Errorf("network %s: %w", nw, err)
 		}
-		for _, r := range rows {
+		for _, r := range all {
 			if only != "" && !slices.Contains(strings.Split(only, ","), r.name) || !slices.Contains(strings.Split(r.nets, ","), nw) {
 				continue
 			}
@@ -263,6 +270,11 @@ func (r row) pinned(srv, cli side) (side, side) {
 // compare runs two builds of uetperf in pairs, each of them first in every other pair.
 func (r row) compare(rivals [][2]string, nw string, srv, cli side, pairs int) error {
 	srv, cli = r.pinned(srv, cli)
+	end, err := r.hogs.start(srv, cli)
+	if err != nil {
+		return err
+	}
+	defer end()
 	var a, b, q []float64
 	for i := range pairs {
 		bins := rivals[i%len(rivals)]
@@ -305,6 +317,11 @@ func interval(v []float64) (lo, hi float64) {
 // measure runs uetperf and the raw baseline in turn.
 func (r row) measure(self, uetperf, nw string, srv, cli side, reps int) error {
 	srv, cli = r.pinned(srv, cli)
+	end, err := r.hogs.start(srv, cli)
+	if err != nil {
+		return err
+	}
+	defer end()
 	var u, b, q []float64
 	for range reps {
 		x, err := r.uetRun(uetperf, srv, cli)
@@ -334,6 +351,9 @@ func (r row) measure(self, uetperf, nw string, srv, cli side, reps int) error {
 
 // against measures the baseline of a row.
 func (r row) against(self, uetperf, nw string, srv, cli side) (float64, error) {
+	if r.absolute {
+		return 1, nil
+	}
 	if r.clean != nil {
 		c := r
 		c.uet = r.clean
@@ -348,9 +368,16 @@ func (r row) against(self, uetperf, nw string, srv, cli side) (float64, error) {
 		g, err := gcmRun(self, srv, cli, size)
 		return 1 / (1/base + 1/g), err
 	}
+	if r.iperf {
+		y, err := iperfRun(srv, cli)
+		return y[r.key] * r.scale, err
+	}
 	args := append([]string{"raw"}, r.raw...)
-	if r.quic {
+	switch {
+	case r.quic:
 		args = []string{"quic"}
+	case r.tcp != "":
+		args = []string{"tcp", r.tcp}
 	}
 	y, err := rawRun(self, srv, cli, args)
 	return y[r.key] * r.scale, err
@@ -372,33 +399,11 @@ func (r row) uetRun(bin string, srv, cli side) (float64, error) {
 	if err != nil {
 		return 0, fmt.Errorf("uetperf %s: %w", r.cmd, err)
 	}
-	var rec struct {
-		Runs []struct {
-			Latency struct {
-				P50  float64 `json:"p50"`
-				Mean float64 `json:"mean"`
-			} `json:"latency_ns"`
-			Goodput float64 `json:"goodput_bps"`
-			Rate    float64 `json:"msgs_per_s"`
-		} `json:"runs"`
-	}
-	if err := json.Unmarshal(out, &rec); err != nil || len(rec.Runs) == 0 {
-		return 0, fmt.Errorf("uetperf's record: %v in %q", err, out)
-	}
-	x := rec.Runs[len(rec.Runs)-1]
-	switch r.key {
-	case "p50":
-		return x.Latency.P50 / 1e3, nil
-	case "mean":
-		return x.Latency.Mean / 1e3, nil
-	case "GBps":
-		return x.Goodput / 8e9, nil
-	}
-	return x.Rate / 1e6, nil
+	return figure(out, r.key)
 }
 
 func rawRun(self string, srv, cli side, args []string) (map[string]float64, error) {
-	kind := args[:min(len(args), 2)] // "raw" has a second word
+	kind := args[:min(len(args), 2)] // "raw" and "tcp" have a second word
 	host, stop, err := srv.serve(slices.Concat([]string{self}, kind, []string{"-serve", "-addr", srv.addr + ":0"}, args[len(kind):])...)
 	if err != nil {
 		return nil, err
@@ -436,10 +441,14 @@ func network(name string) (srv, cli side, cleanup func(), err error) {
 	}
 	ip("netns", "add", a)
 	ip("netns", "add", b)
+	mtu := "1500"
+	if name == "veth9000" {
+		mtu = "9000"
+	}
 	ip("link", "add", "v0", "netns", a, "type", "veth", "peer", "name", "v0", "netns", b)
 	for i, ns := range []string{a, b} {
 		ip("-n", ns, "addr", "add", fmt.Sprintf("198.18.5.%d/24", i+1), "dev", "v0")
-		ip("-n", ns, "link", "set", "v0", "mtu", "1500", "up")
+		ip("-n", ns, "link", "set", "v0", "mtu", mtu, "up")
 		ip("-n", ns, "link", "set", "lo", "up")
 	}
 	if err != nil {
