@@ -223,15 +223,18 @@ func iperfFigures(out []byte) (map[string]float64, error) {
 	}, nil
 }
 
-// tcp runs one end of a baseline on a TCP connection of package net: a stream of 1 MiB writes,
-// which the receiver reads and drops, or a ping-pong of 64 bytes.
+// tcp runs one end of a baseline on a TCP connection of package net: a stream of messages of 1
+// MiB, or a ping-pong of 64 bytes. The messages of a stream have 64 buffers at each end, as those
+// of uetperf have; those of hot have one, which stays in the cache.
 func tcp(args []string) error {
 	kind, args := args[0], args[1:]
 	fs := flag.NewFlagSet("tcp", flag.ExitOnError)
 	serve := fs.Bool("serve", false, "server end")
 	addr := fs.String("addr", "127.0.0.1:0", "server's address")
 	fs.Parse(args)
-	ends := map[string][2]func(net.Conn) (map[string]float64, error){"stream": {tcpSend, tcpReceive}, "pong": {tcpPing, tcpEcho}}
+	ends := map[string][2]func(net.Conn) (map[string]float64, error){
+		"stream": {tcpSend(64), tcpReceive(64)}, "hot": {tcpSend(1), tcpReceive(1)}, "pong": {tcpPing, tcpEcho},
+	}
 	end, ok := ends[kind]
 	if !ok {
 		return fmt.Errorf("unknown baseline %q", kind)
@@ -263,28 +266,41 @@ func tcp(args []string) error {
 }
 
 // tcpSend sends for a time and then waits until the receiver says how much arrived.
-func tcpSend(c net.Conn) (map[string]float64, error) {
-	b := make([]byte, 1<<20)
-	begin := time.Now()
-	for time.Since(begin) < busyFor {
-		if _, err := c.Write(b); err != nil {
+func tcpSend(buffers int) func(net.Conn) (map[string]float64, error) {
+	return func(c net.Conn) (map[string]float64, error) {
+		b := make([]byte, buffers<<20)
+		for i := range b {
+			b[i] = byte(i) // so that it is memory, not the page of zeros
+		}
+		begin := time.Now()
+		for i := 0; time.Since(begin) < busyFor; i = (i + 1) % buffers {
+			if _, err := c.Write(b[i<<20 : (i+1)<<20]); err != nil {
+				return nil, err
+			}
+		}
+		if err := c.(*net.TCPConn).CloseWrite(); err != nil {
 			return nil, err
 		}
+		var got int64
+		err := binary.Read(c, binary.BigEndian, &got)
+		return map[string]float64{"GBps": float64(got) / time.Since(begin).Seconds() / 1e9}, err
 	}
-	if err := c.(*net.TCPConn).CloseWrite(); err != nil {
-		return nil, err
-	}
-	var got int64
-	err := binary.Read(c, binary.BigEndian, &got)
-	return map[string]float64{"GBps": float64(got) / time.Since(begin).Seconds() / 1e9}, err
 }
 
-func tcpReceive(c net.Conn) (map[string]float64, error) {
-	n, err := io.CopyBuffer(struct{ io.Writer }{io.Discard}, struct{ io.Reader }{c}, make([]byte, 1<<20))
-	if err != nil {
-		return nil, err
+func tcpReceive(buffers int) func(net.Conn) (map[string]float64, error) {
+	return func(c net.Conn) (map[string]float64, error) {
+		b := make([]byte, buffers<<20)
+		var got int64
+		for i := 0; ; i = (i + 1) % buffers {
+			n, err := io.ReadFull(c, b[i<<20:(i+1)<<20])
+			got += int64(n)
+			if err == io.EOF || err == io.ErrUnexpectedEOF {
+				return nil, errors.Join(binary.Write(c, binary.BigEndian, got), c.Close())
+			} else if err != nil {
+				return nil, err
+			}
+		}
 	}
-	return nil, errors.Join(binary.Write(c, binary.BigEndian, n), c.Close())
 }
 
 // tcpPing reports half of round trips.

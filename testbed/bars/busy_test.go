@@ -43,7 +43,7 @@ func TestTCP(t *testing.T) {
 	for _, c := range []struct {
 		key            string
 		client, server func(net.Conn) (map[string]float64, error)
-	}{{"GBps", tcpSend, tcpReceive}, {"p50", tcpPing, tcpEcho}} {
+	}{{"GBps", tcpSend(2), tcpReceive(2)}, {"p50", tcpPing, tcpEcho}} {
 		l, err := net.Listen("tcp", "127.0.0.1:0")
 		if err != nil {
 			t.Fatal(err)
