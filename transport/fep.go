@@ -446,6 +446,14 @@ func (f *FEP) Sends() int { return f.ses.Sends() }
 // of the path).
 func (f *FEP) Paused(on bool) { f.rx.in.Paused = on }
 
+// Waited says how long the train that Receive gets next, and those after it, were on this host
+// before. The FEP takes that off the round trips that it measures, and tells the peer to.
+func (f *FEP) Waited(d time.Duration) { f.rx.in.Waited = d }
+
+// Taken(true) says that another thread takes the processor of this side for milliseconds again
+// and again. Windows may then be so large that a peer has something to do meanwhile.
+func (f *FEP) Taken(on bool) { f.rx.in.Taken = on }
+
 // Apart(true) sends a data packet that is alone first, and the ACKs for the same peer in
 // the next train. The data then does not wait for the ACKs, neither here nor where it
 // arrives, at the price of one more system call. With Apart(false), the initial setting,

@@ -183,6 +183,7 @@ func (f *FEP) packet(d *dgram.Datagram, b []byte) {
 			f.stats.RxData++
 			m := &f.rx.meta
 			m.PSN, m.Len, m.Next, m.AR, m.Retx, m.CE, m.Late = h.PSN(), len(b)-wire.ReqLen, true, h.AR(), false, f.rx.in.CE, f.rx.in.Paused
+			m.Waited = f.rx.in.Waited
 			f.execute(p, wire.NextReqStd, b[wire.ReqLen:])
 			return
 		}
@@ -405,7 +406,7 @@ func (f *FEP) responded(p *pds.PDC, rsp *wire.Rsp) {
 // back to PDS.
 func (f *FEP) request(d *dgram.Datagram, b []byte) {
 	now, m := f.now, &f.rx.meta // packet has set its Size
-	m.CE, m.Late = f.rx.in.CE, f.rx.in.Paused
+	m.CE, m.Late, m.Waited = f.rx.in.CE, f.rx.in.Paused, f.rx.in.Waited
 	h := &f.rx.req
 	n, err := h.Parse(b)
 	if err != nil {

@@ -9,6 +9,7 @@ package dgram
 import (
 	"errors"
 	"net/netip"
+	"time"
 )
 
 // ErrNoRoom is the error of a send for which there is no room now. Nothing is lost: the caller
@@ -62,6 +63,9 @@ type Datagram struct {
 	// received train DSCP is what the network made of it, and TOS is 0 if the system does not
 	// tell or was not asked. All datagrams of a train have the same.
 	TOS uint8
+	// Waited is how long a received train was in the socket before it was read. It is set only
+	// while the socket is asked for it.
+	Waited time.Duration
 
 	pool *Pool
 	free bool
@@ -96,7 +100,7 @@ func (d *Datagram) Next(rest []byte) (head, tail []byte) {
 // Reset makes the Datagram empty and keeps its buffer.
 func (d *Datagram) Reset() {
 	d.Data = d.Data[:0]
-	d.Seg, d.Path, d.TOS = 0, 0, 0
+	d.Seg, d.Path, d.TOS, d.Waited = 0, 0, 0, 0
 	d.Remote = netip.AddrPort{}
 }
 

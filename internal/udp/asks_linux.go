@@ -44,7 +44,8 @@ const (
 // decides it.
 type asks struct {
 	trains, class bool
-	any           bool // trains or class
+	stamp         bool // when it arrived
+	any           bool // trains, class or stamp
 	v6            bool
 	// The fixed ones never change.
 	trainsFixed, classFixed bool
@@ -134,7 +135,7 @@ func (a *asks) askTrains(fd int, on bool) bool {
 	if !ok {
 		a.trains, a.trainsFixed = true, true // it cannot be switched off: keep it
 	}
-	if a.any = a.trains || a.class; a.trains && !a.class {
+	if a.any = a.trains || a.class || a.stamp; a.trains && !a.class {
 		a.classLeft = classTry
 		a.askClass(fd, true)
 	}
@@ -150,7 +151,15 @@ func (a *asks) askClass(fd int, on bool) {
 	if a.class = on; !set(fd, level, opt, on) {
 		a.class, a.classFixed = true, true
 	}
-	a.any = a.trains || a.class
+	a.any = a.trains || a.class || a.stamp
+}
+
+// askStamp switches the time of arrival and reports whether that worked.
+func (a *asks) askStamp(fd int, on bool) bool {
+	ok := set(fd, unix.SOL_SOCKET, unix.SO_TIMESTAMPNS, on)
+	a.stamp = on && ok
+	a.any = a.trains || a.class || a.stamp
+	return ok
 }
 
 // set sets an option that is on or off, and reports whether that worked. It does not call

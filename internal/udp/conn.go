@@ -46,6 +46,7 @@ type backend interface {
 	wait(deadline time.Time) error
 	// naps reports whether nap works; nap is wait on the caller's thread, and rouse ends it.
 	naps() bool
+	stamps(on bool) bool
 	nap(timeout time.Duration) error
 	rouse()
 	waitWritable(path int, deadline time.Time) error
@@ -282,6 +283,17 @@ func (c *Conn) Naps() bool {
 	}
 	defer c.gate.leave()
 	return c.io.naps()
+}
+
+// Stamps asks for the time that each train waited in the socket (dgram.Datagram.Waited), or no
+// longer. It reports whether the system tells it. A train costs 0.1 µs more meanwhile. Calls of
+// Recv and Stamps must not overlap.
+func (c *Conn) Stamps(on bool) bool {
+	if !c.gate.enter() {
+		return false
+	}
+	defer c.gate.leave()
+	return c.io.stamps(on)
 }
 
 // Nap is Wait on the thread of the caller, for a time that is bounded: the thread sleeps in the

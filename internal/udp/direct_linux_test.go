@@ -664,6 +664,47 @@ func TestWaitNoAllocs(t *testing.T) {
 	}
 }
 
+// A train tells how long it was in the socket while it is asked for.
+func TestStamps(t *testing.T) {
+	for _, ip := range families(t) {
+		a, b := open(t, ip, Config{}), open(t, ip, Config{})
+		next := func(n, seg int) time.Duration {
+			t.Helper()
+			begin := time.Now()
+			g := train(a, 1, n, seg)
+			g.Remote = addrOf(b, 0)
+			send(t, a, g)
+			d := slab()
+			for ok := false; !ok; {
+				var err error
+				if ok, err = b.Recv(d); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if most := time.Since(begin); d.Waited < 0 || d.Waited > most {
+				t.Errorf("%v: it waited %v of %v", ip, d.Waited, most)
+			}
+			return d.Waited
+		}
+		if w := next(100, 100); w != 0 {
+			t.Errorf("%v: it waited %v though nobody asked", ip, w)
+		}
+		if !b.Stamps(true) {
+			t.Fatal("no stamps")
+		}
+		for _, size := range []struct{ n, seg int }{{100, 100}, {3000, 1000}} {
+			// The first may have come before the system had begun to look at the clock.
+			if w := max(next(size.n, size.seg), next(size.n, size.seg)); w == 0 {
+				t.Errorf("%v: no time for %d bytes", ip, size.n)
+			}
+		}
+		b.Stamps(false)
+		if w := next(100, 100); w != 0 {
+			t.Errorf("%v: it waited %v though nobody asks any more", ip, w)
+		}
+	}
+}
+
 // Nothing that the kernel could write makes us read past the end.
 func FuzzControl(f *testing.F) {
 	var b [sendCtl]byte

@@ -52,6 +52,7 @@ func (f foreign) evident() bool                     { return false }
 func (f foreign) nextError(*Evidence) bool          { return false }
 func (f foreign) wait(deadline time.Time) error     { return f.Line.Wait(deadline) }
 func (f foreign) naps() bool                        { return true }
+func (f foreign) stamps(bool) bool                  { return false }
 func (f foreign) nap(timeout time.Duration) error   { return f.Line.Nap(timeout) }
 func (f foreign) rouse()                            { f.Line.Rouse() }
 func (f foreign) waitWritable(int, time.Time) error { return nil }

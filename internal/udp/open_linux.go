@@ -358,6 +358,16 @@ func droppedBy(fd int) (uint32, bool) {
 	return info[drops], e == 0 && n == uint32(unsafe.Sizeof(info))
 }
 
+// stamps asks each socket for the time of arrival, and reports whether all tell it.
+func (d *direct) stamps(on bool) bool {
+	for p := range d.socks {
+		if s := &d.socks[p]; s.fd >= 0 && !s.asks.askStamp(s.fd, on) {
+			return false
+		}
+	}
+	return true
+}
+
 // echo has no port: only a sendOnly has.
 func (d *direct) echo(uint16) bool { return false }
 

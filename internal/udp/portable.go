@@ -365,6 +365,7 @@ func (p *portable) evident() bool                 { return false }
 func (p *portable) nextError(*Evidence) bool      { return false }
 func (p *portable) wait(deadline time.Time) error { return p.src.wait(deadline) }
 func (p *portable) naps() bool                    { return false }
+func (p *portable) stamps(bool) bool              { return false }
 func (p *portable) nap(time.Duration) error       { return errors.ErrUnsupported }
 func (p *portable) rouse()                        {}
 func (p *portable) count()                        {}

@@ -2,6 +2,7 @@ package udp
 
 import (
 	"syscall"
+	"time"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
@@ -90,6 +91,7 @@ func (d *direct) Recv(g *dgram.Datagram) (bool, error) {
 				d.train(s, g, int(*(*int32)(unsafe.Pointer(&rx.ctl[sizeofHdr]))), rx.ctl[spaceSeg+sizeofHdr])
 			} else {
 				c := control(rx.ctl[:rx.msg.Controllen])
+				g.Waited = c.waited()
 				d.train(s, g, c.seg, c.tos)
 			}
 			if k := (*[8]byte)(unsafe.Pointer(&rx.name)); *k != rx.last {
@@ -159,7 +161,24 @@ const ctlLen = 256
 type controls struct {
 	seg int // UDP_GRO
 	tos uint8
+	// at is SCM_TIMESTAMPNS, the time of day of the arrival in ns; 0 if it was not asked for.
+	at int64
 }
+
+// waited is how long the train was in the socket. The clock of the day may be set meanwhile.
+func (c *controls) waited() time.Duration {
+	if c.at == 0 {
+		return 0
+	}
+	if w := time.Duration(time.Now().UnixNano() - c.at); w > 0 && w < longestWait {
+		return w
+	}
+	return 0
+}
+
+// longestWait is the longest wait in a socket that is believed. A longer one is a clock that was
+// set. Arbitrary.
+const longestWait = time.Second
 
 // sizeofHdr is where the data of a control message begins.
 const sizeofHdr = int(unsafe.Sizeof(unix.Cmsghdr{}))
@@ -193,6 +212,8 @@ func control(b []byte) (c controls) {
 			c.seg = int(*(*int32)(unsafe.Pointer(&data[0])))
 		case h.Level == unix.IPPROTO_UDP && h.Type == unix.UDP_GRO && len(data) >= 2:
 			c.seg = int(*(*uint16)(unsafe.Pointer(&data[0])))
+		case h.Level == unix.SOL_SOCKET && h.Type == unix.SCM_TIMESTAMPNS && len(data) >= int(unsafe.Sizeof(unix.Timespec{})):
+			c.at = (*unix.Timespec)(unsafe.Pointer(&data[0])).Nano()
 		case h.Level == unix.IPPROTO_IPV6 && h.Type == unix.IPV6_TCLASS && len(data) >= 4:
 			c.tos = uint8(*(*int32)(unsafe.Pointer(&data[0])))
 		}

@@ -1123,6 +1123,7 @@ type leaky struct{ flight int }
 func (l *leaky) CanSend(int) bool                      { return true }
 func (l *leaky) OnSend(_ time.Duration, n int) bool    { l.flight += n; return false }
 func (l *leaky) OnLoss(_ time.Duration, n int, _ bool) { l.flight -= n }
+func (l *leaky) OnTaken()                              {}
 func (l *leaky) OnSpurious()                           {}
 func (l *leaky) OnNack(_ time.Duration, n int, _ bool) { l.flight -= n }
 func (l *leaky) OnGone(n int)                          { l.flight -= n }

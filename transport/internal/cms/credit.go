@@ -127,6 +127,13 @@ func (c *Credit) OnAck(now time.Duration, newly int, rtt time.Duration, ce bool,
 	c.nscc.OnAck(now, newly, rtt, ce, pend, restore)
 }
 
+// OnTaken is Window.OnTaken where the sender decides alone. Else credit bounds what is in flight.
+func (c *Credit) OnTaken() {
+	if !c.on {
+		c.nscc.OnTaken()
+	}
+}
+
 // OnLoss is Window.OnLoss.
 func (c *Credit) OnLoss(now time.Duration, n int, rto bool) { c.nscc.OnLoss(now, n, rto) }
 

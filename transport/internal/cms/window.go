@@ -25,6 +25,12 @@ const (
 	percent      = 100 // the unit of the constants above
 )
 
+// What the queues of the path do, by Config.
+const (
+	marks = 1 << iota
+	trims
+)
+
 // Constants that UE does not have. They are arbitrary unless a comment says otherwise.
 const (
 	// A delay up to 1/zeroPart of the base RTT counts as 0. The simulator's 1 µs is below
@@ -60,6 +66,15 @@ const (
 	// A queue of at least fullPercent hundredths of the longest one counts as full. The
 	// longest one shrinks by 2^-deepestShift each round that does not reach it.
 	fullPercent, deepestShift = 88, 6
+	// While others take the processor of this host, and for wideRounds after that, the window may be
+	// wideFactor times as large: the peer then has something to do during a slice of another
+	// thread, 0.7 to 4 ms.
+	wideRounds = 12
+	wideFactor = 8
+	// A wide window fills the socket of the peer, which empties it while this side waits. So that
+	// this does not count as a queue of the path, which would stand, the least delay is that of
+	// some slices: a round lasts for wideRound at least.
+	wideRound = 8 * time.Millisecond
 )
 
 // A Window is the congestion window of one CCC: NSCC's gate, increases, decreases and
@@ -109,7 +124,7 @@ type Window struct {
 	sinceAR  int64         // bytes sent since OnSend last asked for AR
 	srtt     time.Duration // smoothed RTT, 0 before the first sample
 
-	mtu, ceil  int32 // Config.MTU and Config.Window; fixed by New
+	mtu, ceil  int32 // Config.MTU, fixed by New; the largest window, Config.Window unless it is wide
 	ackTrigger int32 // fixed by New
 	due        int32 // bytes that were in flight when the round began
 	fastTop    int32 // fast increase ends at this window
@@ -118,8 +133,8 @@ type Window struct {
 	long    uint8 // rounds in a row that look like a long path
 	rtoRuns uint8 // timeouts since an ACK last reported bytes, at most 2
 	trimmed uint8 // trigger_qa: rounds in which a trimmed packet still causes quick adapt
-	marks   bool  // fixed by New
-	trims   bool  // fixed by New
+	queues  uint8 // marks, trims; fixed by New
+	wide    uint8 // rounds for which ceil is still wideFactor times Config.Window, 0: it is not
 	fast    bool  // fast increase is on
 	after   bool  // this round follows a cut: its ACKs are of packets sent before the cut
 	full    bool  // this round filled the window
@@ -174,9 +189,13 @@ func New(cfg Config) *Window {
 		cfgBase:    cfg.BaseRTT,
 		rtoInit:    cfg.RTOInit,
 		rtoMax:     uint32(min(cfg.RTOMax/time.Microsecond, math.MaxUint32)),
-		marks:      cfg.Marks,
-		trims:      cfg.Trims,
 		base:       cfg.BaseRTT,
+	}
+	if cfg.Marks {
+		w.queues |= marks
+	}
+	if cfg.Trims {
+		w.queues |= trims
 	}
 	// Scaling factors, fixed point. MaxWnd is 1.5 BDP.
 	a := int64(cfg.Window) * 2 / 3 << fixed / refBDP
@@ -251,6 +270,9 @@ func (w *Window) OnAck(now time.Duration, newly int, rtt time.Duration, ce bool,
 		return
 	}
 	delay := max(rtt-w.base, 0)
+	if w.wide > 0 && rtt > 0 {
+		delay = max(min(rtt, w.least)-w.base, 0)
+	}
 	switch {
 	case ce:
 		// Congestion begins, or paths are unequal: the path choice reacts first.
@@ -262,12 +284,41 @@ func (w *Window) OnAck(now time.Duration, newly int, rtt time.Duration, ce bool,
 		w.inc += int64(w.mtu) * n
 	case delay < w.target:
 		w.increase(n, delay)
-	case w.marks:
+	case w.queues&marks != 0:
 		w.inc += fairMTU * int64(w.mtu) * int64(w.scaleA) >> fixed * n // the queue drains: fair increase
 	}
 	if w.inc >= w.cwnd*int64(w.mtu) { // the increase is at least an MTU
 		w.apply()
 	}
+}
+
+// OnTaken widens the upper bound of the window for a while, because other threads take the
+// processor of this host. The window follows the path as before, only slower.
+func (w *Window) OnTaken() {
+	if w.wide == 0 {
+		if int64(w.ceil)*wideFactor > maxWindow {
+			return
+		}
+		w.bound(int64(w.ceil) * wideFactor)
+	}
+	w.wide = wideRounds
+}
+
+// usual is Config.Window.
+func (w *Window) usual() int64 {
+	if w.wide > 0 {
+		return int64(w.ceil) / wideFactor
+	}
+	return int64(w.ceil)
+}
+
+// bound changes the upper bound of the window.
+func (w *Window) bound(n int64) {
+	if w.fastTop == w.ceil {
+		w.fastTop = int32(n)
+	}
+	w.ceil = int32(n)
+	w.cwnd, w.fastTop, w.undo = min(w.cwnd, n), min(w.fastTop, w.ceil), min(w.undo, w.ceil)
 }
 
 // OnLoss processes n nominal bytes in flight that are taken for lost, by a timer if rto.
@@ -380,6 +431,9 @@ const noRTT = time.Duration(math.MaxInt64)
 // begin starts a round. after says that it follows a cut.
 func (w *Window) begin(now time.Duration, after bool) {
 	w.start, w.end = now, now+w.srtt
+	if w.wide > 0 {
+		w.end = now + max(w.srtt, wideRound)
+	}
 	w.top, w.due = int32(w.cwnd), int32(w.inflight)
 	w.left, w.acked, w.lost = 0, 0, 0
 	w.after, w.full, w.marked = after, false, false
@@ -424,6 +478,12 @@ func (w *Window) round(now time.Duration) {
 		w.minRTT, w.minCur = w.minCur, w.least
 		w.minEnd = now + minWindow
 	}
+	if w.wide > 0 {
+		if w.wide == 1 {
+			w.bound(w.usual())
+		}
+		w.wide--
+	}
 	if w.trimmed > 0 {
 		w.trimmed--
 	}
@@ -444,8 +504,8 @@ func (w *Window) round(now time.Duration) {
 func (w *Window) decrease(now, queue, standing time.Duration) bool {
 	over := queue >= w.target
 	switch {
-	case (w.trimmed > 0 || queue > qaDelay*w.target && w.full && !w.trims) && w.quickAdapt(now):
-	case over && (w.marked || w.full && !w.marks):
+	case (w.trimmed > 0 || queue > qaDelay*w.target && w.full && w.queues&trims == 0) && w.quickAdapt(now):
+	case over && (w.marked || w.full && w.queues&marks == 0):
 		keep := percent - gammaPercent*int64(queue-w.target)/int64(queue)
 		w.cut(int64(w.top) * min(max(keep, keepPercent), percent-cutPercent) / percent)
 	case w.lost > 0 && ((standing > w.base/2 || queue > 0 && standing > w.base/8) && int64(standing)*percent >= int64(w.deepest)*fullPercent || w.cwnd > 64*int64(w.mtu) && w.lost*lossPart > w.acked+w.lost):
@@ -481,7 +541,7 @@ func (w *Window) pathLength() {
 // path is the part of the target delay that depends on the path: its base RTT and jitter.
 func (w *Window) path() time.Duration {
 	least := w.cfgBase
-	if w.trims {
+	if w.queues&trims != 0 {
 		least -= least / 4
 	}
 	return max(least, w.base/4, w.rttvar)
@@ -530,7 +590,7 @@ func (w *Window) quickAdapt(now time.Duration) bool {
 	if passed > period {
 		got = int64(float64(got) * float64(period) / float64(passed))
 	}
-	if got >= int64(w.ceil)>>qaGate || got >= w.cwnd {
+	if got >= w.usual()>>qaGate || got >= w.cwnd {
 		return false
 	}
 	w.cut(got)

@@ -1012,3 +1012,36 @@ func TestSpuriousTimeoutIsTakenBack(t *testing.T) {
 	s.w.OnSpurious()
 	s.want(before, 0)
 }
+
+func TestTakenWidensTheWindow(t *testing.T) {
+	// F17: a thread that never sleeps shares the processor of this side. The socket of the peer
+	// fills up, and is empty after each slice.
+	cfg := Config{Window: 256 << 10}
+	taken := func(s *script, n int, least time.Duration) {
+		for range n {
+			s.w.OnTaken()
+			s.roundWith(ack{rtt: func(i int) time.Duration {
+				if i == 0 {
+					return least
+				}
+				return 3 * ms
+			}})
+		}
+	}
+	s := newScript(t, cfg)
+	s.rounds(3, 100*us)
+	taken(s, 60, 100*us)
+	s.want(wideFactor*cfg.Window, 0)
+
+	// Afterwards it is as before.
+	s.rounds(wideRounds*int(wideRound/(100*us)+10), 100*us)
+	s.want(cfg.Window, 0)
+
+	// A queue of the path stands: it yields.
+	s = newScript(t, cfg)
+	s.rounds(3, 100*us)
+	taken(s, 60, 3*ms)
+	if got := s.w.Window(); got > cfg.Window/4 {
+		t.Errorf("window %d in spite of a queue", got)
+	}
+}

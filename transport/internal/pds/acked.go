@@ -112,7 +112,7 @@ func (p *PDC) measured(in *Arrival, newest, rtt time.Duration, hole bool) time.D
 	if rtt == 0 && hole && p.mode == wire.ROD && !in.Paused {
 		// An ACK of a ROD target names only packets in order. Behind a hole no ACK gives a
 		// sample, and the window would follow old ones.
-		return d
+		return d - in.Waited
 	}
 	return rtt
 }
@@ -152,12 +152,13 @@ func (tx *txDir) newest(s wire.NSCC) bool {
 }
 
 // sample is the round trip that an ACK measured: d, the time since the named packet was
-// sent, less the service time of the target. It returns 0, no sample, if the packet or the
-// ACK may have waited for an unknown time on a host: that says nothing about the path.
-func (tx *txDir) sample(d time.Duration, s wire.NSCC, paused bool) time.Duration {
+// sent, less the service time of the target and the time that the ACK waited here. It returns 0,
+// no sample, if the packet or the ACK may have waited for an unknown time on a host: that says
+// nothing about the path.
+func (tx *txDir) sample(in *Arrival, d time.Duration, s wire.NSCC) time.Duration {
 	st := s.ServiceTime()
-	rtt := d - time.Duration(st)*128
-	if rtt <= 0 || st == 0xffff || paused {
+	rtt := d - time.Duration(st)*128 - in.Waited
+	if rtt <= 0 || st == 0xffff || in.Paused {
 		return 0
 	}
 	tx.least(rtt)
@@ -186,7 +187,7 @@ func (t *Table) ReceivePlain(in *Arrival, p *PDC, h *wire.PlainAck) (msg uint32,
 	p.heard(in.Now)
 	s, msg, size, seq, d := h.NSCC(), k.piece.Msg, int(k.size), k.seq, in.Now-k.sentAt
 	tx.newest(s)
-	rtt := tx.sample(d, s, in.Paused)
+	rtt := tx.sample(in, d, s)
 	tx.finishFlight(k)
 	tx.backoff = 0
 	if int32(seq-tx.sureSeq) > 0 { // arrivedAs and measured
@@ -209,7 +210,7 @@ func (t *Table) ReceivePlain(in *Arrival, p *PDC, h *wire.PlainAck) (msg uint32,
 		tx.offered(una, h.MPR())
 	}
 	// The rest does what acked does.
-	p.reported(in.Now, size, rtt, false, s.CwndPend(), s.RestoreCwnd())
+	p.reported(in, size, rtt, false, s.CwndPend(), s.RestoreCwnd())
 	tx.progress = in.Now
 	tx.probes, tx.rtos = 0, 0
 	if tx.una == tx.nxt {
@@ -308,7 +309,7 @@ func (t *Table) ReceiveAckOf(in *Arrival, p *PDC, a *wire.Ack, rsp *wire.Rsp) *P
 			sent, certain = k.sentAt, certain && k.tries == 1
 		}
 		if certain && k.state != pktArrived {
-			rtt = tx.sample(in.Now-sent, state, in.Paused)
+			rtt = tx.sample(in, in.Now-sent, state)
 		}
 		if a.Next == wire.NextNone {
 			rsp = nil
@@ -372,7 +373,7 @@ func (t *Table) ReceiveAckOf(in *Arrival, p *PDC, a *wire.Ack, rsp *wire.Rsp) *P
 	if isProbe {
 		if at := p.probeAnswered(in.Now, a); at != 0 {
 			newest = at
-			rtt = tx.sample(in.Now-at, state, in.Paused) // UE 3.6.13: the sample of a PROBE is certain
+			rtt = tx.sample(in, in.Now-at, state) // UE 3.6.13: the sample of a PROBE is certain
 		}
 	}
 	if tx.rough && tx.flight == 0 {
@@ -385,7 +386,7 @@ func (t *Table) ReceiveAckOf(in *Arrival, p *PDC, a *wire.Ack, rsp *wire.Rsp) *P
 	if a.Flags&wire.AckFlagM != 0 {
 		t.Stats.AcksCE++
 	}
-	p.acked(in.Now, before, newly, rtt, a.Flags&wire.AckFlagM != 0, state)
+	p.acked(in, before, newly, rtt, a.Flags&wire.AckFlagM != 0, state)
 	return p
 }
 
@@ -407,9 +408,9 @@ func windowOf(mpr uint8) int32 { return defaultWindow * int32(max(mpr, 1)) }
 
 // acked acts on an ACK after the states of its packets are set. before is tx.una before the
 // ACK; newly, rtt, ce and s are those of CCC.OnAck.
-func (p *PDC) acked(now time.Duration, before wire.PSN, newly int, rtt time.Duration, ce bool, s wire.NSCC) {
-	tx := &p.tx
-	p.reported(now, newly, rtt, ce, s.CwndPend(), s.RestoreCwnd())
+func (p *PDC) acked(in *Arrival, before wire.PSN, newly int, rtt time.Duration, ce bool, s wire.NSCC) {
+	tx, now := &p.tx, in.Now
+	p.reported(in, newly, rtt, ce, s.CwndPend(), s.RestoreCwnd())
 	if newly > 0 || tx.una != before {
 		tx.progress = now
 		tx.probes, tx.rtos = 0, 0

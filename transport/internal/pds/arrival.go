@@ -27,4 +27,9 @@ type Arrival struct {
 	// Paused means that this side did not read the network for a while. The packet may have
 	// waited here, so it must not serve to measure the path.
 	Paused bool
+	// Taken means that other threads take the processor of this side for milliseconds.
+	Taken bool
+
+	// Waited is how long the packet is known to have waited on this side, not on the path.
+	Waited time.Duration
 }

@@ -21,6 +21,8 @@ type CCC interface {
 	// and rc of ACK_CC (destination flow control, UE 3.6.13); zero and false if the ACK has
 	// no such field.
 	OnAck(now time.Duration, newly int, rtt time.Duration, ce bool, pend uint8, restore bool)
+	// OnTaken tells, before OnAck, that others take the processor of this side for milliseconds.
+	OnTaken()
 	// OnLoss tells that n nominal bytes in flight are taken for lost. rto says that a timer
 	// found the loss, not a SACK gap or NACK.
 	OnLoss(now time.Duration, n int, rto bool)

@@ -287,7 +287,7 @@ func (t *Table) receiveCP(in *Arrival, c *wire.CP) {
 		if int(rx.nprobe) == len(rx.probes) {
 			rx.nprobe-- // the new PROBE replaces the last one
 		}
-		rx.probes[rx.nprobe] = probe{c.ProbeOpaque, in.Paused, wire.PSN(c.Payload)}
+		rx.probes[rx.nprobe] = probe{c.ProbeOpaque, in.Paused || in.Waited > 0, wire.PSN(c.Payload)}
 		rx.nprobe++
 		rx.note(in.From, in.Path)
 		p.oweAck()

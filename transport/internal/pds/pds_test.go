@@ -29,6 +29,8 @@ type pdcTest struct {
 
 	sender uint64 // Arrival.Who
 	paused bool
+	waited time.Duration
+	taken  bool
 
 	guesses int // how often guesses were reported
 	instead int // nominal size of the replacement of a packet given up, 0 for none
@@ -47,7 +49,7 @@ type fixedCCC struct {
 	srtt             time.Duration
 	lost, nacked     int
 	trimmed          int // trimmed bytes of nacked
-	spurious         int
+	spurious, taken  int
 	acked            int
 }
 
@@ -64,6 +66,7 @@ func (c *fixedCCC) OnAck(_ time.Duration, n int, rtt time.Duration, _ bool, _ ui
 	}
 }
 func (c *fixedCCC) OnLoss(_ time.Duration, n int, _ bool) { c.inFlight -= n; c.lost += n }
+func (c *fixedCCC) OnTaken()                              { c.taken++ }
 func (c *fixedCCC) OnSpurious()                           { c.spurious++ }
 func (c *fixedCCC) OnNack(_ time.Duration, n int, trimmed bool) {
 	c.inFlight -= n
@@ -182,7 +185,7 @@ func (x *pdcTest) wantTold(want ...string) {
 
 // in is the Arrival of a packet from an address.
 func (x *pdcTest) in(from netip.AddrPort) *Arrival {
-	return &Arrival{Now: x.now, From: from, Who: x.sender, Paused: x.paused}
+	return &Arrival{Now: x.now, From: from, Who: x.sender, Paused: x.paused, Waited: x.waited, Taken: x.taken}
 }
 
 // push sends n packets of 1,000 nominal bytes; packet i carries Piece.Msg i.

@@ -342,6 +342,8 @@ type Meta struct {
 	CE    bool // it has a congestion mark
 	Early bool // NextEarly returned it
 	Late  bool // it may have waited here, not on the path: no RTT sample
+
+	Waited time.Duration // how long it did
 }
 
 // Accept records a delivered packet with its response. gtd keeps the response until the
@@ -365,7 +367,7 @@ func (p *PDC) Accept(now time.Duration, m *Meta, rsp *wire.Rsp, gtd bool) (owes 
 		} else if tr.ce {
 			tr.ce = rx.ackDue
 		}
-		tr.psn, tr.at, tr.has, tr.retx, tr.late = m.PSN, now, true, false, m.Late
+		tr.psn, tr.at, tr.has, tr.retx, tr.late = m.PSN, now-m.Waited, true, false, m.Late
 		tr.rsp.Set(rsp)
 		if rx.waits {
 			p.caughtUp(now)
@@ -406,7 +408,7 @@ func (p *PDC) Accept(now time.Duration, m *Meta, rsp *wire.Rsp, gtd bool) (owes 
 			return false
 		}
 	}
-	tr.psn, tr.at, tr.has, tr.retx = m.PSN, now, true, m.Retx
+	tr.psn, tr.at, tr.has, tr.retx = m.PSN, now-m.Waited, true, m.Retx
 	tr.late = m.Late
 	tr.rsp.Set(rsp)
 	if rx.waits {
@@ -562,7 +564,7 @@ func (p *PDC) duplicate(in *Arrival, psn wire.PSN, f wire.Flags, ce bool) {
 		// which its sender learns that this one was late, not lost.
 		return
 	}
-	rx.trig = trigger{answer{psn: psn, retx: f&wire.FlagRETX != 0, ce: ce, late: f&wire.FlagRETX == 0 || in.Paused}, true, in.Now}
+	rx.trig = trigger{answer{psn: psn, retx: f&wire.FlagRETX != 0, ce: ce, late: f&wire.FlagRETX == 0 || in.Paused}, true, in.Now - in.Waited}
 	if !rx.ackDue {
 		rx.ackDue, rx.ackWhy = true, CauseAckDup
 		p.oweAck()

@@ -36,7 +36,7 @@ func (x *pdcTest) recv(i int, opts ...func(*wire.Req)) Action {
 			p.SetPeer(1, true)
 		}
 	}
-	m := Meta{PSN: h.PSN, Size: 1000, Len: 900, AR: h.Flags&(wire.FlagAR|wire.FlagSYN) != 0, Retx: h.Flags&wire.FlagRETX != 0, Late: x.paused}
+	m := Meta{PSN: h.PSN, Size: 1000, Len: 900, AR: h.Flags&(wire.FlagAR|wire.FlagSYN) != 0, Retx: h.Flags&wire.FlagRETX != 0, Late: x.paused, Waited: x.waited}
 	switch v {
 	case Deliver:
 		x.say("deliver %d", i)
@@ -618,7 +618,7 @@ func TestPauseOfTheTargetIsSaid(t *testing.T) {
 		if p := x.tab.ReceiveNext(x.in(peerAddr), (*wire.PlainReq)(h.Append(nil))); p != x.p {
 			t.Fatal("not the next one")
 		}
-		x.p.Accept(x.now, &Meta{PSN: h.PSN, Size: 100, AR: true, Next: true, Late: x.paused}, &wire.Rsp{}, false)
+		x.p.Accept(x.now, &Meta{PSN: h.PSN, Size: 100, AR: true, Next: true, Late: x.paused, Waited: x.waited}, &wire.Rsp{}, false)
 	}
 	x.paused = true
 	x.recv(1, ar)
@@ -634,6 +634,14 @@ func TestPauseOfTheTargetIsSaid(t *testing.T) {
 	want("next request", 0)
 	probe()
 	want("probe", 0)
+	// The time in the socket is known: it is a part of the service time. A PROBE has none.
+	x.waited = 128 * 50
+	x.recv(5, ar)
+	want("request that waited", 50)
+	next()
+	want("next request that waited", 50)
+	probe()
+	want("probe that waited", beyond)
 }
 
 func TestEveryProbeOfABurstIsAnswered(t *testing.T) {

@@ -1020,6 +1020,27 @@ func TestPauseIsNoRoundTrip(t *testing.T) {
 	}
 }
 
+func TestSampleWithoutTheTimeInTheSocket(t *testing.T) {
+	// UE 3.6.13, F17: an ACK waited in the socket of this side for a known time. The sample is
+	// exact, the RTO is longer, and the window hears if the processor is taken.
+	const usual, wait = 100 * time.Microsecond, 4 * time.Millisecond
+	for _, opts := range [][]ackOpt{nil, {flag(wire.AckFlagM)}} { // plain, and not
+		x := newInitiator(t, wire.RUD)
+		x.waited, x.taken = wait, true
+		for i := range 8 {
+			x.push(1)
+			x.now += usual + wait
+			x.ack(i, i, opts...)
+		}
+		if x.ccc.srtt != usual || x.ccc.taken != 8 {
+			t.Errorf("measured %v, told %d times", x.ccc.srtt, x.ccc.taken)
+		}
+		if rto := x.p.rto(); rto < 3*wait {
+			t.Errorf("the RTO is %v", rto)
+		}
+	}
+}
+
 func TestProbeOfOneWhoPausesIsNoSample(t *testing.T) {
 	// UE 3.6.13: a PROBE that waited for its target to look gives no sample.
 	x := newInitiator(t, wire.RUD)

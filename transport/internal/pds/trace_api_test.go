@@ -156,6 +156,8 @@ func (c *traceCC) OnLoss(_ time.Duration, n int, rto bool) {
 		c.gap += n
 	}
 }
+func (c *traceCC) OnTaken() {}
+
 func (c *traceCC) OnSpurious() { c.spurious++ }
 func (c *traceCC) OnNack(_ time.Duration, n int, trimmed bool) {
 	c.inFlight -= n

@@ -22,6 +22,8 @@ func (n *nop) Abandon(time.Duration, transport.PeerID)              {}
 func (n *nop) Cancel(time.Duration, transport.EndpointID, any) bool { return false }
 func (n *nop) Receive(time.Duration, *dgram.Datagram)               { n.event = true }
 func (n *nop) Paused(bool)                                          {}
+func (n *nop) Waited(time.Duration)                                 {}
+func (n *nop) Taken(bool)                                           {}
 func (n *nop) Advance(time.Duration)                                {}
 func (n *nop) Pending() bool                                        { return n.queued }
 func (n *nop) Transmit(time.Duration, *dgram.Datagram) bool {
@@ -62,6 +64,7 @@ func (c nopConn) Wait(time.Duration) error                   { return nil }
 func (c nopConn) Wake()                                      {}
 func (c nopConn) Rouse()                                     {}
 func (c nopConn) Naps() bool                                 { return false }
+func (c nopConn) Stamps(bool) bool                           { return false }
 func (c nopConn) Nap(time.Duration) error                    { return nil }
 func (c nopConn) Unreachable() (a netip.AddrPort, ok bool)   { return a, false }
 func (c nopConn) Close() error                               { return nil }

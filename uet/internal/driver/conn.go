@@ -35,6 +35,9 @@ type Conn interface {
 	Naps() bool
 	Nap(timeout time.Duration) error
 	Rouse()
+	// Stamps asks the Mover to tell how long each train waited in the socket, or no longer. It
+	// reports whether it can.
+	Stamps(on bool) bool
 	// Wake ends the current Wait, or the next one. Any goroutine may call it.
 	Wake()
 	// Unreachable returns the next remote address that, by ICMP, does not answer. It returns
@@ -53,6 +56,10 @@ type Core interface {
 	Receive(now time.Duration, d *dgram.Datagram)
 	// Paused says whether trains that Receive gets from now on may have waited in the socket.
 	Paused(on bool)
+	// Waited says how long the trains that Receive gets from now on waited in the socket.
+	Waited(d time.Duration)
+	// Taken says whether another thread takes the processor for whole slices.
+	Taken(on bool)
 	Advance(now time.Duration)
 	Transmit(now time.Duration, d *dgram.Datagram) bool
 	// Pending reports whether Transmit may have something to send. If not, it has nothing

@@ -45,6 +45,7 @@ type Driver struct {
 
 	clock   clock
 	turns   turns
+	waits   waits
 	quiet   quiet
 	told    told
 	closed  bool          // Leave or Close was called: nothing is posted, and nobody else takes a turn

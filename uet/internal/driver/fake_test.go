@@ -46,6 +46,8 @@ type fakeCore struct {
 	timeout  time.Duration
 	ackDue   bool
 	paused   bool
+	told     time.Duration // by Waited
+	taken    bool
 	waited   []bool // by train: whether it may have waited in the socket
 	onRecv   func() // runs inside Receive
 
@@ -147,6 +149,18 @@ func (f *fakeCore) Paused(on bool) {
 	f.enter()
 	defer f.leave()
 	f.paused = on
+}
+
+func (f *fakeCore) Waited(d time.Duration) {
+	f.enter()
+	defer f.leave()
+	f.told = d
+}
+
+func (f *fakeCore) Taken(on bool) {
+	f.enter()
+	defer f.leave()
+	f.taken = on
 }
 
 func (f *fakeCore) Advance(now time.Duration) {
@@ -289,6 +303,11 @@ type fakeConn struct {
 	gone   []netip.AddrPort
 	waits  int
 	naps   atomic.Int32
+	stamps bool          // Stamps was called
+	held   time.Duration // how long trains wait, with stamps
+
+	stampless bool // Stamps does not work
+
 	broken error // error of Recv and Wait
 	closed bool
 
@@ -311,6 +330,9 @@ func (c *fakeConn) Recv(d *dgram.Datagram) (bool, error) {
 	}
 	d.Data = append(d.Data[:0], c.in[0]...)
 	d.Remote = peerAddr
+	if c.stamps {
+		d.Waited = c.held
+	}
 	c.in = c.in[:copy(c.in, c.in[1:])]
 	return true, nil
 }
@@ -372,6 +394,11 @@ func (c *fakeConn) sleep(timeout time.Duration, end <-chan struct{}) error {
 }
 
 func (c *fakeConn) Naps() bool { return true }
+
+func (c *fakeConn) Stamps(on bool) bool {
+	c.stamps = on && !c.stampless
+	return c.stamps
+}
 
 func (c *fakeConn) Nap(timeout time.Duration) error {
 	c.naps.Add(1)

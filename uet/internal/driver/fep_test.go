@@ -106,6 +106,8 @@ func (p *plug) Wait(timeout time.Duration) error {
 
 func (p *plug) Naps() bool { return false }
 
+func (p *plug) Stamps(bool) bool { return false }
+
 func (p *plug) Rouse() {}
 
 func (p *plug) Nap(time.Duration) error { return nil }

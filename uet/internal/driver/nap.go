@@ -33,9 +33,13 @@ func (d *Driver) Nap(limit time.Duration) bool {
 		d.kick() // the goroutine leaves the socket to this call, which waits for that
 	}
 	s.napping, s.watching, s.until = true, true, min(t, now+limit)
+	crowded := d.Crowded()
+	if crowded {
+		d.ask(now)
+	}
 	limit = s.until - now
 	d.unlock()
-	if !d.keepSlice && d.Crowded() {
+	if crowded && !d.keepSlice {
 		shortenSlice()
 	}
 	err := d.conn.Nap(limit)

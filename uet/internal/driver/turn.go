@@ -91,17 +91,22 @@ func (d *Driver) turn(inline bool) bool {
 		d.fail(err)
 	}
 	now := d.clock.tick()
-	long, woken := now-t.last > longGap, t.woken
+	gap, woken := now-t.last, t.woken
+	long := gap > longGap
 	t.last, t.woken = now, false
 	if !ok {
 		return d.idle(inline, more)
 	}
 	d.quiet.on = false
 	t.heard = now
-	if long && inline && !woken && !d.keepSlice {
-		shortenSlice() // most likely another thread had the processor
+	if long && inline && !woken {
+		if d.lose(now, gap); !d.keepSlice {
+			shortenSlice() // most likely another thread had the processor
+		}
 	}
-	if paused := long && !d.sleeper.watching && !woken; paused != d.told.paused {
+	if d.waits.told {
+		d.waited(now, woken)
+	} else if paused := long && !d.sleeper.watching && !woken; paused != d.told.paused {
 		d.pause(paused)
 	}
 	d.core.Receive(now, t.slab)
@@ -156,15 +161,20 @@ func (d *Driver) drain(long bool, done int) (n int) {
 			d.fail(err)
 		}
 		now := d.clock.tick()
-		if now-d.turns.last > longGap {
+		if gap := now - d.turns.last; gap > longGap {
 			budget = drainMax
-			d.pause(true)
+			if d.lose(now, gap); !d.waits.told {
+				d.pause(true)
+			}
 		}
 		d.turns.last = now
 		if !ok {
 			break
 		}
 		d.turns.heard = now
+		if d.waits.told {
+			d.waited(now, false)
+		}
 		d.core.Receive(now, d.turns.slab)
 		n += d.deliver()
 	}
