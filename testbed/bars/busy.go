@@ -82,6 +82,10 @@ func busyRows() (rows []row) {
 				hogs: h, tcp: "stream", key: "GBps", bar: 0.8, scale: 1})
 		}
 	}
+	for _, h := range places {
+		rows = append(rows, row{name: "H1h", nets: everywhere, what: fmt.Sprintf("bw 1 MiB, auto, busy loop at %s, against one hot buffer", h), cmd: "bw", uet: busyStream("auto"),
+			hogs: h, tcp: "hot", key: "GBps", scale: 1})
+	}
 	for _, key := range []string{"p50", "p99"} {
 		for _, h := range places[:2] {
 			rows = append(rows, row{name: "H2", nets: everywhere, what: fmt.Sprintf("lat 64 B, auto, %s, busy loop at %s, against Go TCP", key, h), cmd: "lat", uet: busyPong,
