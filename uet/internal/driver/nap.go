@@ -34,7 +34,7 @@ func (d *Driver) Nap(limit time.Duration) bool {
 	}
 	s.napping, s.watching, s.until = true, true, min(t, now+limit)
 	crowded := d.Crowded()
-	if crowded {
+	if crowded && d.waits.left(now) >= lostAsk {
 		d.ask(now)
 	}
 	limit = s.until - now

@@ -10,9 +10,11 @@ const (
 	// Once the windows are large it may lose little, so 1/2^keptShift is enough to go on. At most
 	// lostMost counts, so that it is known in 3 s that the other thread has gone. All are
 	// arbitrary.
-	lostTaken            = 50 * time.Millisecond
-	lostMost             = 80 * time.Millisecond
-	lostOnce             = 5 * time.Millisecond
+	lostTaken = 50 * time.Millisecond
+	lostMost  = 80 * time.Millisecond
+	lostOnce  = 5 * time.Millisecond
+	// A reader that naps because of a long yield has the Conn tell only if so much was lost.
+	lostAsk              = 5 * time.Millisecond
 	lostShift, keptShift = 3, 5
 	// takenTry is for how long the Conn tells how long trains wait after there was a reason to ask.
 	takenTry = 50 * time.Millisecond
@@ -33,11 +35,8 @@ type waits struct {
 
 // lose counts time that the application lost, and concludes.
 func (d *Driver) lose(now, took time.Duration) {
-	w, shift := &d.waits, lostShift
-	if w.taken {
-		shift = keptShift
-	}
-	w.lost = min(max(w.lost-(now-w.at)>>shift, 0)+min(took, lostOnce), lostMost)
+	w := &d.waits
+	w.lost = min(w.left(now)+min(took, lostOnce), lostMost)
 	w.at = now
 	if taken := w.lost >= lostTaken || w.taken && w.lost > 0; taken != w.taken {
 		w.taken = taken
@@ -46,6 +45,15 @@ func (d *Driver) lose(now, took time.Duration) {
 	if w.taken {
 		d.ask(now)
 	}
+}
+
+// left is what lost is now.
+func (w *waits) left(now time.Duration) time.Duration {
+	shift := lostShift
+	if w.taken {
+		shift = keptShift
+	}
+	return max(w.lost-(now-w.at)>>shift, 0)
 }
 
 // ask has the Conn tell how long trains wait, for a while.
