@@ -36,6 +36,9 @@ func (w *World) ofPeer(e fi.Errno) bool {
 
 // lost notes that the transport found a rank dead, and tells the others.
 func (w *World) lost(rank int, err fi.Errno, why string) error {
+	if !w.ofPeer(err) { // it lives, and waits for what does not come
+		w.whisper(rank, appendDead(nil, w.rank, hostname(), fmt.Sprintf("a message to rank %d failed: %v", rank, err)))
+	}
 	f, first := w.dead(rank, "", fmt.Sprintf("%v (%s)", err, why), err, false)
 	if first {
 		w.tell(-1, func(b []byte) []byte { return appendDead(b, rank, f.Host, f.Why) })

@@ -22,7 +22,7 @@ var (
 )
 
 // A swarm of programs, each drawn from a seed: 2 to 16 ranks on a network that loses, repeats and
-// reorders, rounds of messages by all calls that there are and of collectives by all algorithms, on the world
+// reorders, and in every second program carries less in a packet than the ranks believe; rounds of messages by all calls that there are and of collectives by all algorithms, on the world
 // and on parts of it, and an end without a barrier. Every byte is checked, and order: of messages
 // of one source with one tag the receives that were posted first get the first.
 func TestSwarm(t *testing.T) {
@@ -51,6 +51,11 @@ func play(t *testing.T, seed uint64) {
 	net := mptest.Net{Seed: seed, Delay: []time.Duration{time.Microsecond, 20 * time.Microsecond, time.Millisecond}[draw.IntN(3)]}
 	for _, share := range []*float64{&net.Loss, &net.Duplicate, &net.Reorder} {
 		*share = []float64{0, 0.01, 0.05}[draw.IntN(3)]
+	}
+	if hole := rand.New(rand.NewPCG(seed, 1<<32)); hole.IntN(2) == 0 { // not drawn by draw, which old seeds have
+		net.MTU = []int{1500, 2500, 5000}[hole.IntN(3)]
+		net.Refused = hole.IntN(3) == 0
+		net.HoleAfter = []time.Duration{0, 0, time.Millisecond, 30 * time.Millisecond}[hole.IntN(4)]
 	}
 	rounds := 1 + draw.IntN(6)
 	var algorithm atomic.Uint32

@@ -239,3 +239,34 @@ func TestVirtualTail(t *testing.T) {
 		})
 	}
 }
+
+// A message that fails for good, because the path carries less than every path should, is not followed by a later one in
+// its place: both ranks hear that the other is lost, although both live.
+func TestVirtualNothingInThePlaceOfAFailure(t *testing.T) {
+	mptest.RunVirtual(t, 2, mptest.Net{Delay: 10 * time.Microsecond, MTU: 900, HoleAfter: time.Millisecond}, func(c *mp.Comm) {
+		ctx, f := context.Background(), new(*mp.ErrPeerFailed)
+		b := make([]byte, 5000)
+		if c.Rank() == 1 {
+			_, err := c.Recv(ctx, b, 0, 1)
+			ok(t, err)
+			begun := time.Now()
+			st, err := c.Recv(ctx, b, 0, 1)
+			if took := time.Since(begun); !errors.As(err, f) || took > 30*time.Second {
+				t.Errorf("in the place of a message that failed came %+v, %v, after %v", st, err, took)
+			}
+			time.Sleep(time.Minute) // it lives
+			return
+		}
+		ok(t, c.Send(ctx, b[:1], 1, 1))
+		time.Sleep(time.Second)
+		var err error
+		for n := 5000; err == nil; n = 1 { // the first is copied, and its failure comes while others are sent
+			err = c.Send(ctx, b[:n], 1, 1)
+			time.Sleep(10 * time.Millisecond)
+		}
+		if !errors.As(err, f) {
+			t.Errorf("a send behind one that failed: %v", err)
+		}
+		time.Sleep(time.Minute)
+	})
+}

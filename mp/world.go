@@ -125,6 +125,7 @@ func (w *World) open(port uint16) (err error) {
 		Rx:   uet.RxAttr{MsgOrder: fi.OrderSAS, Size: maxRecvs},
 	}
 	hints.Config = w.cfg.Endpoint
+	hints.Config.Tuning.Halt = true // messages do not overtake one that failed
 	if w.spin == patience {
 		hints.Config.Tuning.Crowd = true
 	}
@@ -410,7 +411,7 @@ func (w *World) start(r *request) error {
 		if err := w.post(r); err == nil { // r may be in another life by now
 			return nil
 		} else if !errors.Is(err, fi.EAGAIN) {
-			return w.refused("send", err)
+			return w.notSent(int(r.peer), err)
 		}
 	}
 	w.mu.Lock()
@@ -456,6 +457,22 @@ func (w *World) vain(r *request) {
 			w.cancelLocked(r, f)
 		}
 	}
+}
+
+// notSent is refused of a send. A rank to which a message failed gets no later one.
+func (w *World) notSent(rank int, err error) error {
+	if !errors.Is(err, fi.ESHUTDOWN) {
+		return w.refused("send", err)
+	}
+	for range 100 { // why is among the completions
+		if f := w.peers[rank].failed.Load(); f != nil {
+			return f
+		}
+		if !w.poke() {
+			_ = w.pause(context.Background())
+		}
+	}
+	return w.lost(rank, fi.ESHUTDOWN, "a message before it failed")
 }
 
 func (w *World) refused(call string, err error) error {
@@ -532,10 +549,17 @@ func (w *World) postBacklog() {
 			if errors.Is(err, fi.EAGAIN) {
 				return
 			}
+			if errors.Is(err, fi.ESHUTDOWN) && p.failed.Load() == nil {
+				break // its failure is among the completions, and ends the queue
+			}
 			p.queue.pop()
 			p.queued.Add(-1)
 			w.backlog.Add(-1)
-			if err != nil {
+			switch f := p.failed.Load(); {
+			case err == nil:
+			case f != nil:
+				w.end(r, f)
+			default:
 				w.end(r, w.refused("send", err))
 			}
 		}
@@ -677,8 +701,8 @@ func (r *request) failed(e *cq.Error) {
 	case e.Err == fi.ECANCELED && w.closed.Load():
 		r.finish(ErrClosed)
 		return
-	case r.peer >= 0 && w.ofPeer(e.Err), r.detached && !w.closed.Load():
-		// Nobody waits for a detached send: if it is lost, its peer must not wait either.
+	case r.peer >= 0 && w.ofPeer(e.Err), r.kind == opSend && !w.closed.Load():
+		// Its peer must not wait for a send that failed, nor get a later one in its place (Tuning.Halt).
 		r.finish(w.lost(int(r.peer), e.Err, w.cq.StrError(e.Prov)))
 		return
 	}

@@ -124,6 +124,10 @@ type Config struct {
 	// RNRTimeout ends a send whose target answers but is not ready for that long; 0 means
 	// never.
 	RNRTimeout time.Duration
+	// Halt: when an ordered message fails, the ordered messages to the peer of its kind, tagged or not, that were
+	// posted later end with the same cause, and Post refuses more with ErrHalted, until Abandon or Forget: none is matched in
+	// its place. By default each message ends by itself.
+	Halt bool
 
 	// Congestion says by what packets may leave: NSCC (the default), RCCC, or both. With RCCC
 	// this FEP also grants credit to those that ask for it. With a peer that knows no RCCC, NSCC

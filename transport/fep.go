@@ -88,7 +88,7 @@ func New(cfg Config, rng *rand.Rand) (*FEP, error) {
 	if cfg.Notes {
 		f.notes = &notes{}
 	}
-	cfg.Messages.RNRTimeout, cfg.Messages.FirstAsk, cfg.Seed = cfg.RNRTimeout, cfg.PayloadMTU, rng.Uint64()
+	cfg.Messages.RNRTimeout, cfg.Messages.Halt, cfg.Messages.FirstAsk, cfg.Seed = cfg.RNRTimeout, cfg.Halt, cfg.PayloadMTU, rng.Uint64()
 	if cfg.FirstID == 0 {
 		cfg.FirstID = uint16(cfg.Seed>>24) | 1
 	}
@@ -261,6 +261,8 @@ func mapErr(err error) error {
 		return ErrTooLong
 	case ses.ErrClosed:
 		return ErrClosed
+	case ses.ErrHalted:
+		return ErrHalted
 	case ses.ErrName:
 		return ErrName
 	case ses.ErrInUse:
@@ -326,9 +328,13 @@ func (f *FEP) Advance(now time.Duration) {
 	}
 	if f.ses.Advance(now) {
 		for h, ok := f.ses.Resend(); ok; h, ok = f.ses.Resend() {
+			f.leaveLane(h)
 			f.requeue(now, h)
 		}
 		f.unfence(now)
+	}
+	if f.ses.Halted {
+		f.ses.Halt()
 	}
 	if len(f.todo.moveLater) > 0 {
 		f.move(now)

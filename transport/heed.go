@@ -84,6 +84,9 @@ func (f *FEP) heedAll() {
 			}
 		}
 	}
+	if f.ses.Halted {
+		f.ses.Halt()
+	}
 }
 
 // answered tells SES that a piece of a message was answered on a PDC.

@@ -90,8 +90,10 @@ var (
 	ErrEndpoints = errors.New("transport: too many endpoints")
 	ErrInUse     = errors.New("transport: another endpoint of the address has this JobID, PIDonFEP and resource index")
 	// ErrName says that a JobID has more than 24 bits, or a PIDonFEP or resource index more than 12.
-	ErrName  = errors.New("transport: JobID, PIDonFEP or resource index out of range")
-	ErrNoKey = errors.New("transport: no valid key to seal with")
+	ErrName = errors.New("transport: JobID, PIDonFEP or resource index out of range")
+	// ErrHalted says that an ordered message to the peer failed before (Config.Halt).
+	ErrHalted = errors.New("transport: an ordered message to the peer failed before")
+	ErrNoKey  = errors.New("transport: no valid key to seal with")
 
 	// The errors of Register.
 	ErrKey      = errors.New("transport: memory key with a reserved bit, or OPTIMIZED with an RKEY above 4095")

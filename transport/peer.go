@@ -173,6 +173,7 @@ func (f *FEP) maybeFree(id PeerID) {
 		delete(f.idem.queues, id)
 	}
 	delete(f.book.byAddr, p.addr)
+	f.ses.Unhalt(uint32(id))
 	f.book.free.push(id)
 }
 
@@ -388,6 +389,37 @@ func (f *FEP) purge(ln *lane) {
 	if gone := n - ln.q.len(); gone > 0 {
 		f.todo.queued -= gone
 		f.recount(ln)
+	}
+}
+
+// leaveLane removes a message that goes from its beginning from the lane on which its attempt before went:
+// what was to be sent of it once more (recut) is void, and the lane may not have had its turn since.
+func (f *FEP) leaveLane(h ses.Handle) {
+	id, _, _ := f.ses.Info(h)
+	if id == uint32(NoPeer) {
+		return
+	}
+	p := &f.peers[id]
+	f.dropBegun(p.rod, h)
+	f.dropBegun(p.short, h)
+	for _, pdc := range p.long {
+		f.dropBegun(pdc, h)
+	}
+}
+
+func (f *FEP) dropBegun(pdc *pds.PDC, h ses.Handle) {
+	if pdc == nil {
+		return
+	}
+	ln := &f.lanes[pdc.Slot]
+	for i := range min(int(ln.begun), ln.q.len()) {
+		if ln.q.at(i) == h {
+			ln.q.drop(i)
+			ln.begun--
+			f.todo.queued--
+			f.recount(ln)
+			return
+		}
 	}
 }
 

@@ -205,6 +205,9 @@ func (f *FEP) packet(d *dgram.Datagram, b []byte) {
 					}
 					f.answered(p, ses.Handle(msg), rsp)
 					f.responded(p, rsp)
+					if f.ses.Halted {
+						f.ses.Halt()
+					}
 				}
 				return
 			}
@@ -483,7 +486,7 @@ func (f *FEP) execute(p *pds.PDC, next wire.NextHdr, body []byte) {
 	if next != wire.NextReqStd {
 		src.PSN, src.Most = m.PSN, uint32(f.peers[p.Peer].mtu)
 	}
-	res := f.ses.Request(src, next, body)
+	res := f.asked(p, m.PSN, src, next, body)
 	if res.Nack == wire.NackNoSESMsgAvail && p.First(m.PSN) {
 		src.First = true
 		res = f.ses.Request(src, next, body)
@@ -516,6 +519,23 @@ func (f *FEP) execute(p *pds.PDC, next wire.NextHdr, body []byte) {
 	}
 }
 
+// asked passes a request to the message layer, unless its sender has taken it back with a packet before
+// it, and returns the answer.
+func (f *FEP) asked(p *pds.PDC, psn wire.PSN, src *ses.Source, next wire.NextHdr, body []byte) *ses.Result {
+	if rsp := p.TakenBack(psn); rsp != nil {
+		if res := f.ses.TakenBack(rsp, next, body); res != nil {
+			return res
+		}
+	}
+	res := f.ses.Request(src, next, body)
+	if res.Gtd && src.Ordered && res.Rsp.RC == wire.RCUnsupportedOp {
+		if n := ses.VoidBehind(next, body); n != 0 {
+			p.TakeBack(psn.Add(n), &res.Rsp)
+		}
+	}
+	return res
+}
+
 // quantum is the number of early packets of a PDC that are executed before other PDCs get
 // their turn. It is the capacity of a train.
 const quantum = dgram.MaxSegments
@@ -544,7 +564,7 @@ func (f *FEP) releaseOne(now time.Duration, p *pds.PDC) bool {
 	if !ok {
 		return false
 	}
-	res := f.ses.Request(&ses.Source{Peer: p.Peer, PDC: p.Slot, Unproven: p.Unproven(), Ordered: true, Now: now, PSN: m.PSN, Most: uint32(f.peers[p.Peer].mtu)}, next, body)
+	res := f.asked(p, m.PSN, &ses.Source{Peer: p.Peer, PDC: p.Slot, Unproven: p.Unproven(), Ordered: true, Now: now, PSN: m.PSN, Most: uint32(f.peers[p.Peer].mtu)}, next, body)
 	switch {
 	case res.Bad:
 		f.drop(DropHeader)

@@ -268,12 +268,12 @@ func (f *FEP) voidAnswered(p *pds.PDC, pc piece.Piece, rsp *wire.Rsp) {
 		}
 		return
 	}
-	back := pc.Void() && f.ses.Voided(h, rsp)
+	st := f.todo.stopped[p]
+	back := (pc.Void() || st != nil && mayReturn(pc)) && f.ses.Voided(h, rsp)
 	if pc.Kind == piece.Noop {
 		rsp = nil // it says nothing of the message
 	}
 	pc.Kind &^= piece.Void
-	st := f.todo.stopped[p]
 	switch {
 	case !back:
 		if st != nil && pc.Kind != piece.Noop {
@@ -297,14 +297,19 @@ func (f *FEP) voidAnswered(p *pds.PDC, pc piece.Piece, rsp *wire.Rsp) {
 	}
 }
 
-// undecided reports whether another piece is outstanding of a message of which some came back. The target may
-// have that piece early. If it executes it, the message keeps its place in the order. If it refuses it, the
-// piece comes back as well, and the message comes too late (resume).
+// undecided reports whether packets are outstanding that were sent behind one whose piece came back. The target may have
+// them early. One that knows void packets answers them like those. Another executes them: what came back of a message
+// of which it executed a piece keeps its place in the order, and what came back of others comes too late (resume).
 func (f *FEP) undecided(p *pds.PDC, st *stopped) (yes bool) {
-	p.EachSent(func(k pds.Sent) {
-		yes = yes || k.Piece.Kind&(piece.Void|piece.Noop) == 0 && slices.ContainsFunc(st.pieces, func(pc piece.Piece) bool { return pc.Msg == k.Piece.Msg })
-	})
+	if len(st.pieces) > 0 {
+		p.EachSent(func(k pds.Sent) { yes = yes || mayReturn(k.Piece) })
+	}
 	return yes
+}
+
+// mayReturn reports whether the target may refuse a piece, not void itself, because of a void packet before it.
+func mayReturn(pc piece.Piece) bool {
+	return pc.Kind&(piece.Void|piece.Noop|piece.Error|piece.End|piece.Return) == 0
 }
 
 // recut sends a piece that the target has not executed again, in shorter packets.

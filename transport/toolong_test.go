@@ -2,10 +2,13 @@ package transport
 
 import (
 	"bytes"
+	"encoding/binary"
 	"fmt"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/uetkit/uetkit/transport/wire"
 )
 
 func TestF7InterfaceTakesLess(t *testing.T) {
@@ -83,5 +86,54 @@ func TestF7DiagnoseNamesTheSize(t *testing.T) {
 	w = p.a.Diagnose(p.now)
 	if s := w[0].String(); !strings.HasSuffix(s, says) {
 		t.Error(s)
+	}
+}
+
+func TestF7OrderedMessageBehindWhichAnotherArrived(t *testing.T) {
+	// F7, S-VOID-06: of ordered messages the first is too long, and the target has the second early. A target that
+	// knows void packets refuses it, and both go again in order. Another executes it, and the first
+	// would come too late: it fails, for certain.
+	for _, knows := range []bool{true, false} {
+		t.Run(fmt.Sprint(knows), func(t *testing.T) {
+			p := newPipe(t, func(c *Config) { c.PayloadMTU = 8192 })
+			p.drop = func(from *FEP, b []byte) bool {
+				n := len(b) - wire.CRCLen
+				if from == p.a && n >= wire.ReqLen+wire.ReqStdLen && wire.Opcode(b[wire.ReqLen]&0x3f) == 0x2f && !knows {
+					clear(b[n-12 : n-4]) // the header data of a void packet
+					prefix := wire.PrefixOf(&p.a.cfg.Local, &p.b.cfg.Local)
+					binary.BigEndian.PutUint32(b[n:], wire.CRC(prefix.CRC(len(b)), b[:n]))
+				}
+				return len(b) > 1472
+			}
+			send := func(n int, name string) []byte {
+				b := pattern(n, byte(n))
+				p.post(p.a, Op{Kind: OpTSend, Peer: p.toB, RI: 15, Buf: b, Tag: 7, Context: name, Ordered: true})
+				return b
+			}
+			first, then := make([]byte, 8192), make([]byte, 8192)
+			p.post(p.b, Op{Kind: OpTRecv, Buf: first, Tag: 7, Context: "r1"})
+			p.post(p.b, Op{Kind: OpTRecv, Buf: then, Tag: 7, Context: "r2"})
+			send(10, "s0")
+			p.exchange()
+			p.want(p.b, "r1 ok len=10")
+			p.want(p.a, "s0 ok")
+			p.post(p.b, Op{Kind: OpTRecv, Buf: first, Tag: 7, Context: "r3"})
+			long := send(8192, "long")
+			short := send(100, "short")
+			p.exchange()
+			p.want(p.b)
+			p.a.TooLong(p.now, p.b.cfg.Local, 8200)
+			p.exchange()
+			if !knows {
+				p.want(p.b, "r2 ok len=100")
+				p.want(p.a, "short ok", "long too big")
+				return
+			}
+			p.want(p.b, "r2 ok len=8192", "r3 ok len=100")
+			p.want(p.a, "short ok", "long ok") // the ACK names the last packet first
+			if !bytes.Equal(then, long) || !bytes.Equal(first[:100], short) {
+				t.Error("bytes differ")
+			}
+		})
 	}
 }

@@ -210,6 +210,8 @@ func postErr(err error) error {
 		return errNoPeer
 	case transport.ErrClosed:
 		return errClosed
+	case transport.ErrHalted: // Tuning.Halt
+		return fi.ESHUTDOWN
 	case transport.ErrNoKey: // F33
 		return fi.EKEYREJECTED
 	}

@@ -105,6 +105,11 @@ type Tuning struct {
 	// yield that took 0.5 ms or more, with Crowd after eight in a row.
 	Crowd bool
 
+	// Halt: when an ordered message (FI_ORDER_SAS) fails, the messages to its peer of its kind, tagged or not, that
+	// were posted later fail as well, and further posts return fi.ESHUTDOWN, until Abandon: no later one is received
+	// in the place of one that failed. By default each message ends by itself, as libfabric has it.
+	Halt bool
+
 	// AcceptClearStart accepts NACK 0x17 in clear while a secured PDC is being opened, at
 	// most eight times. Default false. Set it for peers that send it so, as the reference
 	// provider does. An attacker on the path can then delay or prevent the opening.
@@ -180,7 +185,7 @@ func (t *Tuning) check() error {
 func (t *Tuning) fep() transport.Config {
 	c := transport.Config{
 		BaseRTT: t.BaseRTT, Window: t.Window, Trimming: t.Trimming, Classes: transport.Classes(t.TrimClasses), RNRTimeout: t.RNRTimeout,
-		AcceptClearStart: t.AcceptClearStart, Congestion: t.Congestion, LineRate: t.LineRate,
+		AcceptClearStart: t.AcceptClearStart, Halt: t.Halt, Congestion: t.Congestion, LineRate: t.LineRate,
 	}
 	c.PeerTimeout, c.SuspectTimeout, c.IdleClose = t.PeerTimeout, t.SuspectTimeout, t.IdleClose
 	c.RTOInit, c.RTOMax = t.RTOMin, t.RTOMax

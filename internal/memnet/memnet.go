@@ -38,6 +38,10 @@ type Config struct {
 	// MTU is the longest IP packet in bytes; 0 is 65536, that of the loopback interface, whose
 	// addresses endpoints have here.
 	MTU int
+	// Hole, if not 0, is the longest IP packet in bytes that gets through from HoleAfter on, which counts from
+	// New: longer ones are lost without a word.
+	Hole      int
+	HoleAfter time.Duration
 }
 
 // A Network connects all that is opened on it.
@@ -224,6 +228,9 @@ func (l *line) send(d *dgram.Datagram) error {
 		l.stats.SendSegments++
 		n.count.Sent++
 		fate := way.Fate(now, badnet.Datagram{})
+		if n.cfg.Hole != 0 && now >= n.cfg.HoleAfter && len(one)+ipUDP > n.cfg.Hole {
+			fate.Lost = badnet.ByChance
+		}
 		if fate.Lost != badnet.Passed {
 			n.count.Lost++
 		}

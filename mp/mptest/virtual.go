@@ -26,13 +26,20 @@ type Net struct {
 	// Loss, Duplicate and Reorder are shares of the packets, 0 to 1: lost, come twice, come later
 	// than others that were sent after them, by up to ten times Delay.
 	Loss, Duplicate, Reorder float64
+	// MTU, if not 0, is the longest IP packet in bytes that gets from rank to rank, while the ranks believe that
+	// the path carries a payload of 8192 bytes: longer ones are lost without a word, from HoleAfter on. With Refused
+	// the system refuses to send them, from the beginning.
+	MTU       int
+	HoleAfter time.Duration
+	Refused   bool
 	// Limit is how much time the ranks may take, in virtual time; then their worlds are closed
 	// and the test fails. 0: 10 minutes.
 	Limit time.Duration
 }
 
 func (n Net) String() string {
-	return fmt.Sprintf("mptest.Net{Seed: %d, Delay: %d, Loss: %v, Duplicate: %v, Reorder: %v}", n.Seed, n.Delay, n.Loss, n.Duplicate, n.Reorder)
+	return fmt.Sprintf("mptest.Net{Seed: %d, Delay: %d, Loss: %v, Duplicate: %v, Reorder: %v, MTU: %d, HoleAfter: %d, Refused: %v}",
+		n.Seed, n.Delay, n.Loss, n.Duplicate, n.Reorder, n.MTU, n.HoleAfter, n.Refused)
 }
 
 // open makes the network.
@@ -43,6 +50,11 @@ func (n Net) open() (*memnet.Network, error) {
 	cfg := memnet.Config{Seed: n.Seed, Delay: n.Delay, Faults: badnet.Faults{Loss: n.Loss, Duplicate: n.Duplicate, DuplicateLate: 10 * n.Delay}}
 	if n.Reorder > 0 {
 		cfg.Faults.Late, cfg.Faults.Delay, cfg.Faults.Jitter = n.Reorder, 1, 10*n.Delay
+	}
+	if n.Refused {
+		cfg.MTU = n.MTU
+	} else {
+		cfg.Hole, cfg.HoleAfter = n.MTU, n.HoleAfter
 	}
 	return memnet.New(cfg), cfg.Faults.Check()
 }
@@ -96,7 +108,11 @@ func (m *meeting) watch(t testing.TB, worlds []*mp.World) (stop func()) {
 // the seed draws for it does not depend on who comes first.
 func (m *meeting) join(k *mp.Config, rank int) {
 	k.Address = netip.AddrFrom4([4]byte{127, 1, byte(rank >> 8), byte(rank)}).String()
-	// As on Ethernet, so that a long message has many packets to lose.
-	k.Endpoint.PayloadMTU = cmp.Or(k.Endpoint.PayloadMTU, 1024)
+	if k.Endpoint.PayloadMTU == 0 {
+		k.Endpoint.PayloadMTU = 1024 // as on Ethernet, so that a long message has many packets to lose
+		if m.memory.MTU != 0 {
+			k.Endpoint.PayloadMTU = 8192
+		}
+	}
 	door.Network(&k.Endpoint, m.mem)
 }

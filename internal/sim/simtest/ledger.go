@@ -756,6 +756,13 @@ func (l *ledger) opOf(r *record, d *dir, s *sentPSN) *Op {
 		if s.op != nil {
 			s.op.voided = true
 		}
+		if r.rod { // those behind it come back as well
+			for i := r.idx + 1; i < uint32(len(d.sent)) && i <= r.idx+uint32(r.header); i++ {
+				if o := d.sent[i].op; o != nil {
+					o.voided = true
+				}
+			}
+		}
 		return s.op
 	case r.opcode == opNoOp:
 		s.about = l.loans[loanKey{h, h.Life(), r.tag}]

@@ -17,11 +17,14 @@ type rxDir struct {
 	refused  bool          // missing PSNs up to refuseTo were refused by NACK 09
 	refuseTo wire.PSN
 	early    earlyList // ROD: early packets
-	stored   []answer  // guaranteed responses not yet cleared, by PSN
-	head     int       // index of the first one in stored
-	due      int       // stored responses to send, for the first time or again
-	once     []answer  // responses not guaranteed that a CACK which is held back cannot report; each is sent once
-	onceHead int       // index of the first one in once
+	back     bool      // ROD: what has a PSN up to backTo is refused with backRsp (TakeBack)
+	backTo   wire.PSN
+	backRsp  wire.Rsp
+	stored   []answer // guaranteed responses not yet cleared, by PSN
+	head     int      // index of the first one in stored
+	due      int      // stored responses to send, for the first time or again
+	once     []answer // responses not guaranteed that a CACK which is held back cannot report; each is sent once
+	onceHead int      // index of the first one in once
 
 	ackBytes  int      // bytes since the last ACK, see AckTrigger
 	rcvdBytes uint64   // nominal bytes received in all, duplicates not counted
@@ -766,6 +769,31 @@ func (p *PDC) EarlyRefused(now time.Duration, code wire.NackCode) {
 	psn := rx.early.list()[0].psn
 	p.EarlyDone()
 	p.Refuse(now, psn, code)
+}
+
+// TakeBack is called when a void packet of a ROD PDC was executed, with its response: the packets behind
+// it up to PSN to, which may be here early or yet come, get the same answer, because what the void
+// packet stands for will be sent once more and goes before them.
+func (p *PDC) TakeBack(to wire.PSN, rsp *wire.Rsp) {
+	if rx := p.rx; !p.initiator && int(to.Sub(wire.PSN(rx.win.Base()))) < rx.win.Size() {
+		rx.back, rx.backTo, rx.backRsp = true, to, *rsp
+	}
+}
+
+// TakenBack returns the response to a packet that TakeBack is about, nil to others.
+func (p *PDC) TakenBack(psn wire.PSN) *wire.Rsp {
+	if p.rx.back {
+		return p.behindVoid(psn)
+	}
+	return nil
+}
+
+func (p *PDC) behindVoid(psn wire.PSN) *wire.Rsp {
+	if psn.After(p.rx.backTo) {
+		p.rx.back = false
+		return nil
+	}
+	return &p.rx.backRsp
 }
 
 // findSyn finds or makes the PDC of a SYN packet (UE 3.5.8, S-PDC-05).

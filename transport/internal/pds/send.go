@@ -285,7 +285,9 @@ func (p *PDC) header(psn wire.PSN, k *txPkt) *wire.Req {
 // An Again is a packet to send again: a request with its Piece, or a control packet that
 // consumes a PSN.
 type Again struct {
-	Req   *wire.Req // valid until the next call of Push or Resend for any PDC
+	Req *wire.Req // valid until the next call of Push or Resend for any PDC
+	// Piece is that of the packet. The Len of a void one says how many PSNs behind it the target must
+	// not execute either (Table.Void).
 	Piece piece.Piece
 	CP    wire.CP
 	IsCP  bool

@@ -183,7 +183,13 @@ func (p *PDC) Resend(now time.Duration, path uint8) Again {
 	if k.ctl != 0 {
 		return Again{IsCP: true, CP: p.ctlHeader(psn, k)}
 	}
-	return Again{Req: p.header(psn, k), Piece: k.piece}
+	pc := k.piece
+	if pc.Void() && !pc.Returns() {
+		if pc.Len = 0; p.inOrder() {
+			pc.Len = uint32(tx.nxt.Sub(psn) - 1) // the PDC is stopped: nothing new has left since
+		}
+	}
+	return Again{Req: p.header(psn, k), Piece: pc}
 }
 
 // resent counts a retransmission.

@@ -418,6 +418,9 @@ func (s *SES) endSend(m *send) {
 // failed makes the event of a message that failed. If success was reported before, it only
 // counts the failure.
 func (s *SES) failed(m *send) {
+	if s.cfg.Halt {
+		s.halt(m)
+	}
 	if m.told {
 		s.Stats.LateErrors++
 		return

@@ -99,6 +99,7 @@ func (s *SES) cancelSends() {
 // (Event.Unknown) if all of its pieces were handed out and the target refused none. Calls with
 // the handles of these sends do nothing.
 func (s *SES) CancelPeer(peer uint32) {
+	s.Unhalt(peer)
 	for i := range s.sends.used {
 		if m := s.sends.at(i); m.phase != phaseFree && m.peer == peer {
 			m.unexecuted = m.unexecuted || m.cause == Rejected || m.phase != phaseSent && m.phase != phaseResult

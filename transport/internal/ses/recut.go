@@ -28,7 +28,38 @@ func (s *SES) encodeEmpty(b []byte, m *send, p piece.Piece) []byte {
 		s.freeID(r.MsgID) // nothing waits for it
 	}
 	r.BufOff, r.Match, r.HeaderData, r.ReqLen = 0, 0, 0, 0
+	if p.Void() && p.Len != 0 {
+		r.HeaderData = voidBehind<<32 | uint64(p.Len)
+	}
 	return r.Append(b)
+}
+
+// voidBehind is in the header data of a void packet on a ROD PDC, above the number of PSNs behind it whose
+// packets shall not be executed either (S-VOID-06). A target of another make ignores that.
+const voidBehind = 0x766f6964
+
+// VoidBehind returns that number for a request that was answered by UNSUPPORTED_OP, 0 if it is another.
+func VoidBehind(next wire.NextHdr, b []byte) int {
+	var r wire.ReqStd
+	if _, err := r.Parse(b); next != wire.NextReqStd || err != nil || r.Opcode != opVoid || r.HeaderData>>32 != voidBehind {
+		return 0
+	}
+	return int(uint32(r.HeaderData))
+}
+
+// TakenBack makes the Result of a packet that is refused because a void packet was executed before it, which
+// had the response rsp. Requests that carry nothing of a message, or end one, are not refused: TakenBack
+// returns nil.
+func (s *SES) TakenBack(rsp *wire.Rsp, next wire.NextHdr, b []byte) *Result {
+	var r wire.ReqStd
+	if _, err := r.Parse(b); next == wire.NextReqStd && err == nil {
+		if r.Opcode == wire.OpNoOp || r.Opcode == wire.OpMsgError || r.Flags&wire.SESSOM == 0 && r.PayloadLen == 0 {
+			return nil
+		}
+	}
+	s.Stats.Answers[rsp.RC&63]++
+	s.res = Result{Rsp: *rsp, Gtd: true}
+	return &s.res
 }
 
 // Noop hands out a NO_OP to the target of a message, which then waits for the answer to it.

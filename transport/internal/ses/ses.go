@@ -100,6 +100,8 @@ type Config struct {
 	// matched. 0, or a negative value, means that none does.
 	RendezvousMin int
 
+	// Halt ends all ordered messages of a peer behind one that failed (Halt). ErrHalted refuses later ones.
+	Halt bool
 	// RNRTimeout bounds how long a message is sent again to a target that answers but is not ready
 	// (NO_MATCH, DISABLED_GEN), or has deferred it. 0 means no limit; a negative value makes the
 	// first such answer final.
@@ -206,6 +208,8 @@ type SES struct {
 
 	// Stats only grow; the owner reads them.
 	Stats Stats
+	// Halted says that the owner must call Halt before it sends more.
+	Halted bool
 }
 
 // outgoing holds the sends of all endpoints.
@@ -231,6 +235,7 @@ type outgoing struct {
 	watched      []*resource             // all of them, and some that were forgotten
 	reads        map[uint16]*reading     // by message id: those that are queued on a PDC
 	idleReads    []*reading              // recycled
+	halts        map[stream]Cause        // streams of which a message failed, with Config.Halt
 	recuts       map[int32][]piece.Piece // by send.self: parts to be sent again, in the order in which they came back
 }
 

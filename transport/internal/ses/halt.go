@@ -1,0 +1,56 @@
+package ses
+
+import "errors"
+
+// This file ends the ordered messages behind one that failed, with Config.Halt. Otherwise one of them might be
+// matched in its place.
+
+// ErrHalted says that an ordered message to the peer failed before.
+var ErrHalted = errors.New("ses: an ordered message to the peer failed before")
+
+// A stream is the ordered messages to a peer that may be matched in each other's place.
+type stream struct {
+	peer   uint32
+	tagged bool
+}
+
+// inStream reports whether a message is one of a stream, and which.
+func (m *send) inStream() (stream, bool) {
+	return stream{m.peer, m.kind == EvTSend}, (m.kind == EvTSend || m.kind == EvSend) && (m.ordered || m.mayDefer() && m.wasOrdered)
+}
+
+// halt notes that a message failed.
+func (s *SES) halt(m *send) {
+	to, ok := m.inStream()
+	if _, had := s.halts[to]; !ok || had || m.cause == Cancelled || s.closed || s.ended {
+		return
+	}
+	if s.halts == nil {
+		s.halts = map[stream]Cause{}
+	}
+	s.halts[to] = m.cause
+	s.Halted = true
+}
+
+// Halt ends the messages of streams that halted since the last call, as the one that failed. Of those that left
+// before, the target may have executed some.
+func (s *SES) Halt() {
+	s.Halted = false
+	for i := range s.sends.used {
+		m := s.sends.at(i)
+		if m.phase == phaseFree || m.cause != OK {
+			continue
+		}
+		if to, ok := m.inStream(); ok {
+			if c, halted := s.halts[to]; halted {
+				s.Abandon(handleOf(i, m), c)
+			}
+		}
+	}
+}
+
+// Unhalt lets messages to a peer go again.
+func (s *SES) Unhalt(peer uint32) {
+	delete(s.halts, stream{peer, false})
+	delete(s.halts, stream{peer, true})
+}
