@@ -1,5 +1,20 @@
 package mp
 
+// Name is the address of this rank's endpoint.
+func (w *World) Name() string {
+	a, err := w.ep.Name()
+	if err != nil {
+		return err.Error()
+	}
+	return a.String()
+}
+
+// WireTag is the tag of a message of the world in the provider.
+func WireTag(rank, tag int) uint64 { return wireTag(0, rank, kindUser, tag) }
+
+// JobID is that of this rank's endpoint.
+func (w *World) JobID() uint32 { return w.cfg.Endpoint.JobID }
+
 // Vanish closes the endpoint without a word, as a process that is killed does.
 func (w *World) Vanish() error {
 	w.closed.Store(true)

@@ -2,6 +2,8 @@ package mp
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/binary"
 	"encoding/hex"
 	"errors"
 	"fmt"
@@ -41,7 +43,8 @@ type Config struct {
 	// Clear leaves messages in clear. Default: a world whose ranks may be on several hosts is
 	// sealed with a random key, which rank 0 puts on its card. All ranks must agree.
 	Clear bool
-	// Endpoint holds the settings of the provider: bounds, times, a key of the program's own.
+	// Endpoint holds the settings of the provider: bounds, times, a key of the program's own. Its JobID is
+	// made of the random key of a sealed world, or of Job in clear, unless it is set.
 	Endpoint uet.Config
 	// Timeout bounds the meeting of the ranks and the reading of a card. 0: MP_TIMEOUT, or 2
 	// minutes.
@@ -130,6 +133,10 @@ func (w *World) join(ctx context.Context) error {
 	if w.sealed {
 		return w.joinSealed(ctx)
 	}
+	w.id = w.cfg.Endpoint.JobID
+	if w.id == 0 && w.job != "" {
+		w.cfg.Endpoint.JobID = jobID(fmt.Appendf(nil, "%d ranks of %s", w.size, w.job))
+	}
 	if err := w.open(0); err != nil {
 		return err
 	}
@@ -137,8 +144,15 @@ func (w *World) join(ctx context.Context) error {
 	if err != nil {
 		return &ErrTransport{"name", err}
 	}
-	k := card{release: release, job: w.job, host: hostname(), addr: name.String(), sealed: "no", crc: w.crc()}
+	k := card{release: release, job: w.job, host: hostname(), addr: name.String(), sealed: "no", crc: w.crc(), id: w.id}
 	return w.ex.Put(ctx, k.bytes())
+}
+
+// jobID makes a JobID of what all ranks of a world share and others do not have. A packet of another world, for a
+// port that a rank here has taken over, has another one, and is refused.
+func jobID(of []byte) uint32 {
+	sum := sha256.Sum256(append([]byte("uetkit mp JobID "), of...))
+	return max(binary.BigEndian.Uint32(sum[:])>>8, 2) // 0 is none, 1 that of endpoints which name none
 }
 
 // share makes a rank run on one processor at a time where ranks outnumber processors, as there is less
@@ -248,7 +262,8 @@ func (w *World) joinSealed(ctx context.Context) error {
 		}
 		free, at.Port = func() { _ = c.Close() }, c.LocalAddr().(*net.UDPAddr).AddrPort().Port()
 	}
-	k := card{release: release, job: w.job, host: hostname(), addr: at.String(), sealed: "yes", crc: w.crc()}
+	w.id = w.cfg.Endpoint.JobID
+	k := card{release: release, job: w.job, host: hostname(), addr: at.String(), sealed: "yes", crc: w.crc(), id: w.id}
 	key := uet.NewKey(1)
 	if w.rank == 0 {
 		k.key = key.Key[:]
@@ -263,6 +278,9 @@ func (w *World) joinSealed(ctx context.Context) error {
 	}
 	if w.cfg.Endpoint.Security, err = uet.NewClusterKey(key); err != nil {
 		return &ErrTransport{"key", err}
+	}
+	if w.id == 0 {
+		w.cfg.Endpoint.JobID = jobID(key.Key[:])
 	}
 	w.cfg.Address = at.IP.String()
 	return w.open(at.Port)
@@ -289,17 +307,21 @@ func (w *World) readKey(ctx context.Context, key *uet.ClusterKey) error {
 }
 
 // release names what ranks must have in common. It changes with the wire format of mp.
-const release = "mp1"
+const release = "mp2"
 
 // A card is what a rank says of itself before the first message: lines of a name and a value.
 type card struct {
 	release, job, host, addr string
 	sealed, crc              string // yes or no
 	key                      []byte // of the world, at rank 0
+	id                       uint32 // the JobID that Config names, 0 if none
 }
 
 func (k *card) bytes() []byte {
 	b := fmt.Appendf(nil, "release %s\njob %s\nhost %s\naddr %s\nsealed %s\ncrc %s\n", k.release, k.job, k.host, k.addr, k.sealed, k.crc)
+	if k.id != 0 {
+		b = fmt.Appendf(b, "jobid %d\n", k.id)
+	}
 	if k.key != nil {
 		b = fmt.Appendf(b, "key %x\n", k.key)
 	}
@@ -323,6 +345,12 @@ func parseCard(raw []byte) (*card, error) {
 			k.sealed = value
 		case "crc":
 			k.crc = value
+		case "jobid":
+			id, err := strconv.ParseUint(value, 10, 24)
+			if err != nil {
+				return nil, errors.New("its JobID is none")
+			}
+			k.id = uint32(id)
 		case "key":
 			key, err := hex.DecodeString(value)
 			if err != nil {
@@ -345,6 +373,8 @@ func (k *card) fits(w *World) error {
 		return fmt.Errorf("host %s has release %s, this is %s", k.host, k.release, release)
 	case k.job != w.job:
 		return fmt.Errorf("host %s is of job %q, this is %q", k.host, k.job, w.job)
+	case k.id != w.id:
+		return fmt.Errorf("host %s has Config.Endpoint.JobID %d, this rank %d", k.host, k.id, w.id)
 	case k.sealed != mine:
 		return fmt.Errorf("host %s seals its messages: %s, this rank: %s", k.host, k.sealed, mine)
 	case k.crc != w.crc():

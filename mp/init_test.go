@@ -187,10 +187,10 @@ func TestBadCards(t *testing.T) {
 		{"", "it is none"},
 		{"garbage\x00\n\n", "it is none"},
 		{"release mp0\nhost h\n", "host h has release mp0"},
-		{"release mp1\nhost h\njob other\nsealed no\n", `host h is of job "other"`},
-		{"release mp1\nhost h\nsealed no\ncrc yes\n", "host h has a checksum on its packets: yes, this rank: no"},
-		{"release mp1\nhost h\nsealed no\ncrc no\naddr nonsense\n", "the address of rank 1, nonsense"},
-		{"release mp1\nkey xyz\n", "its key is no number"},
+		{"release mp2\nhost h\njob other\nsealed no\n", `host h is of job "other"`},
+		{"release mp2\nhost h\nsealed no\ncrc yes\n", "host h has a checksum on its packets: yes, this rank: no"},
+		{"release mp2\nhost h\nsealed no\ncrc no\naddr nonsense\n", "the address of rank 1, nonsense"},
+		{"release mp2\nkey xyz\n", "its key is no number"},
 	} {
 		w, err := mp.Init(limit(t), mp.Config{Size: 2, Exchange: badCard{card: k[0]}, Address: "127.0.0.1"})
 		if err != nil {

@@ -18,11 +18,12 @@ import (
 type rawEnd struct {
 	*uet.Endpoint
 	cq *cq.CQ
+	av *av.AV
 	to fi.Addr
 	e  [64]cq.Entry
 }
 
-func rawPair(b *testing.B, order fi.Order) (ends [2]*rawEnd) {
+func rawPair(b testing.TB, order fi.Order) (ends [2]*rawEnd) {
 	b.Helper()
 	must := func(err error) {
 		if err != nil {
@@ -48,7 +49,7 @@ func rawPair(b *testing.B, order fi.Order) (ends [2]*rawEnd) {
 		vs[i], err = domain.OpenAV(av.Attr{}, nil)
 		must(err)
 		must(errors.Join(x.BindCQ(x.cq, fi.Transmit|fi.Recv), x.BindAV(vs[i]), x.Enable()))
-		ends[i] = x
+		x.av, ends[i] = vs[i], x
 		b.Cleanup(func() { _ = x.Close(); _ = x.cq.Close() })
 	}
 	for i, x := range ends {

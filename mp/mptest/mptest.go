@@ -5,8 +5,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"runtime/debug"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -67,6 +69,9 @@ func Worlds(t testing.TB, n int, cfg mp.Config, opts ...Option) []*mp.World {
 	return worlds
 }
 
+// jobs counts the worlds: what comes late of one is not of another.
+var jobs atomic.Int64
+
 func open(t testing.TB, n int, cfg mp.Config, opts []Option) (*meeting, []*mp.World) {
 	t.Helper()
 	m := newMeeting(n)
@@ -88,12 +93,16 @@ func open(t testing.TB, n int, cfg mp.Config, opts []Option) (*meeting, []*mp.Wo
 		t.Cleanup(m.net.close)
 	}
 	worlds, errs := make([]*mp.World, n), make([]error, n)
+	job := fmt.Sprintf("test %d of process %d", jobs.Add(1), os.Getpid())
 	var wg sync.WaitGroup
 	for rank := range n {
 		wg.Go(func() {
 			k := cfg
 			k.Rank, k.Size, k.Address = rank, n+m.absent, "127.0.0.1"
 			k.Exchange = &exchange{meeting: m, rank: rank}
+			if k.Job == "" {
+				k.Job = job
+			}
 			if m.mem != nil {
 				m.join(&k, rank)
 			}
