@@ -45,7 +45,7 @@ func (w *World) Room() int {
 }
 
 // HearBye is what a rank does that hears that another one leaves.
-func (w *World) HearBye(rank byte) { w.heard([]byte{ctlBye, rank, 0, 0, 0}) }
+func (w *World) HearBye(rank byte) { w.heard(append([]byte{ctlBye, rank}, make([]byte, byeLen-1)...)) }
 
 // HearBroken is what a rank does that hears of another one why collectives on c broke.
 func (c *Comm) HearBroken(err error) { c.w.heard(c.brokenBy(err)) }

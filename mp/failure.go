@@ -107,6 +107,7 @@ func (w *World) tick() {
 		return
 	}
 	w.drv.ticked = now
+	w.letGo(now)
 	var ask [pingBatch]int
 	n := 0
 	w.mu.Lock()
@@ -234,11 +235,62 @@ func (w *World) heard(m []byte) {
 	case ctlLate:
 		w.heardLate(body)
 	case ctlBye:
-		if len(body) >= 4 {
+		if len(body) >= byeLen {
 			if rank := int(binary.LittleEndian.Uint32(body)); rank < w.size && rank != w.rank {
-				w.dead(rank, "", "it closed its world", nil, true)
+				w.left(rank, binary.LittleEndian.Uint64(body[4:]), binary.LittleEndian.Uint64(body[12:]))
 			}
 		}
+	}
+}
+
+// byeLen is how many bytes a rank that leaves says: its number, how many messages it has received of the one that
+// hears it, and how many it has sent to it.
+const byeLen = 20
+
+// A leaver is a rank that closed its world while sends to it were open.
+type leaver struct {
+	rank int
+	at   time.Duration
+}
+
+// left notes that a rank closed its world, and what it says of the messages.
+func (w *World) left(rank int, got, sent uint64) {
+	p := &w.peers[rank]
+	w.mu.Lock()
+	if p.failed.Load() == nil {
+		p.theyGot, p.theySent = got, sent
+		w.leavers = append(w.leavers, leaver{rank, w.now()})
+	}
+	w.mu.Unlock()
+	w.dead(rank, "", "it closed its world", nil, true)
+}
+
+// tookAll reports whether a rank has left and had received all that was sent to it. A send that has not ended lacks
+// its ACK.
+func (p *peer) tookAll() bool {
+	return p.failed.Load() != nil && !p.died.Load() && p.theyGot == p.sent.Load()
+}
+
+// letGo gives up what is under way to ranks that left a moment ago and had received all, so that sends whose ACK was lost need not
+// wait for PeerTimeout. It waits until nothing of the rank is to be received here any more: that would be lost, too.
+func (w *World) letGo(now time.Duration) {
+	w.mu.Lock()
+	var gone []fi.Addr
+	keep := w.leavers[:0]
+	for _, l := range w.leavers {
+		p := &w.peers[l.rank]
+		switch {
+		case !p.known.Load() || p.died.Load():
+		case now-l.at < leftEvery || !p.tookAll() || p.got.Load() != p.theySent:
+			keep = append(keep, l)
+		default:
+			gone = append(gone, p.addr)
+		}
+	}
+	w.leavers = keep
+	w.mu.Unlock()
+	for _, to := range gone {
+		_ = w.ep.Abandon(to) // fi.EBADF: the endpoint is closed
 	}
 }
 
@@ -246,10 +298,11 @@ func (w *World) heard(m []byte) {
 func (w *World) bye() {
 	for w.poke() { // who has left does not want to know
 	}
-	m := binary.LittleEndian.AppendUint32([]byte{ctlBye}, uint32(w.rank))
 	for rank := range w.peers {
 		if p := &w.peers[rank]; p.known.Load() || p.heard.Load() {
-			w.whisper(rank, m)
+			m := binary.LittleEndian.AppendUint32([]byte{ctlBye}, uint32(w.rank))
+			m = binary.LittleEndian.AppendUint64(m, p.got.Load())
+			w.whisper(rank, binary.LittleEndian.AppendUint64(m, p.sent.Load()))
 		}
 	}
 }

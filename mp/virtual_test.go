@@ -270,3 +270,28 @@ func TestVirtualNothingInThePlaceOfAFailure(t *testing.T) {
 		time.Sleep(time.Minute)
 	})
 }
+
+// A rank receives the last message and leaves, and does not wait long for a peer that lacks the ACK: it cannot know whether that one runs. The
+// send ends well all the same, and soon, because who leaves says what it has received.
+func TestVirtualLastAckIsLost(t *testing.T) {
+	n := 300
+	if raceEnabled || testing.Short() {
+		n = 100
+	}
+	longest := time.Duration(0)
+	for i := range n {
+		mptest.RunVirtual(t, 2, mptest.Net{Seed: uint64(i), Loss: 0.6}, func(c *mp.Comm) {
+			begun := time.Now()
+			lastMessage(context.Background(), t, c, 100_000, i)
+			if c.Rank() == 0 {
+				longest = max(longest, time.Since(begun))
+			}
+		})
+		if t.Failed() {
+			t.Fatalf("round %d", i)
+		}
+	}
+	if t.Logf("the longest send took %v", longest); longest > 30*time.Second { // PeerTimeout is 40 s
+		t.Errorf("a send took %v", longest)
+	}
+}

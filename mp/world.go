@@ -43,17 +43,18 @@ type World struct {
 	closed   atomic.Bool
 	deaths   atomic.Int32 // ranks found dead
 
-	mu     sync.Mutex // guards what follows
-	parked *waiter
-	spare  *waiter
-	recvs  *request // receives that the provider has, and those that wait for room
-	peers  []peer
-	late   queue // receives that the provider had no room for
-	comms  map[uint32]*Comm
-	ids    contexts
-	cuts   uint32         // messages that were cut
-	over   []*request     // they end when the lock is let go, with their cause
-	aside  sync.WaitGroup // nonblocking collectives; none begins once closed is set
+	mu      sync.Mutex // guards what follows
+	parked  *waiter
+	spare   *waiter
+	recvs   *request // receives that the provider has, and those that wait for room
+	peers   []peer
+	late    queue // receives that the provider had no room for
+	leavers []leaver
+	comms   map[uint32]*Comm
+	ids     contexts
+	cuts    uint32         // messages that were cut
+	over    []*request     // they end when the lock is let go, with their cause
+	aside   sync.WaitGroup // nonblocking collectives; none begins once closed is set
 }
 
 // A peer is another rank, or this one.
@@ -66,6 +67,10 @@ type peer struct {
 	queue  queue
 	failed atomic.Pointer[ErrPeerFailed]
 	died   atomic.Bool // it failed, and did not leave
+	// sent and got count the messages to and from it, without control messages. A rank that leaves says its
+	// own.
+	sent, got         atomic.Uint64
+	theySent, theyGot uint64 // valid if failed, and not died
 	// pinged is when it was last asked for a sign of life; pinging that the answer is due.
 	pinged  time.Duration
 	pinging bool
@@ -508,24 +513,45 @@ func (w *World) unlist(r *request) {
 
 // post gives a request to the provider.
 func (w *World) post(r *request) error {
+	if r.kind == opSend {
+		return w.postSend(r)
+	}
 	switch {
 	case w.instead != nil:
 		return w.instead(r)
 	case r.kind == opRecv && r.niov == 0 && r.flags == 0:
 		return w.ep.TRecv(r.buf, fi.AddrUnspec, r.msg.Tag, r.msg.Ignore, r)
-	case r.kind == opSend && r.niov == 0 && r.flags == 0:
-		return w.ep.TSend(r.buf, r.msg.Addr, r.msg.Tag, r)
 	}
+	r.long()
+	r.msg.Addr = fi.AddrUnspec
+	return w.ep.TRecvMsg(&r.msg, r.flags)
+}
+
+// long makes the message of a request that is more than a buffer.
+func (r *request) long() {
 	r.msg.Context = r
 	if r.niov == 0 {
 		r.iov[0], r.niov = r.buf, 1
 	}
 	r.msg.Iov = r.iov[:r.niov]
-	if r.kind == opSend {
-		return w.ep.TSendMsg(&r.msg, r.flags)
+}
+
+// postSend is post of a send. r may be in another life when it returns.
+func (w *World) postSend(r *request) (err error) {
+	p := &w.peers[r.peer]
+	switch {
+	case w.instead != nil:
+		err = w.instead(r)
+	case r.niov == 0 && r.flags == 0:
+		err = w.ep.TSend(r.buf, r.msg.Addr, r.msg.Tag, r)
+	default:
+		r.long()
+		err = w.ep.TSendMsg(&r.msg, r.flags)
 	}
-	r.msg.Addr = fi.AddrUnspec
-	return w.ep.TRecvMsg(&r.msg, r.flags)
+	if err == nil {
+		p.sent.Add(1)
+	}
+	return err
 }
 
 // postBacklog posts what waited for room.
@@ -651,8 +677,12 @@ func (r *request) completed(e *cq.Entry) {
 			r.finish(&ErrTransport{"receive", fmt.Errorf("a message of rank %d of %d", r.status.Source, r.c.size)})
 			return
 		}
-		if p := &r.w.peers[r.c.global(r.status.Source)]; !p.heard.Load() {
+		p := &r.w.peers[r.c.global(r.status.Source)]
+		if !p.heard.Load() {
 			p.heard.Store(true)
+		}
+		if r.kind == opRecv {
+			p.got.Add(1)
 		}
 		if e.Flags&fi.RemoteCQData != 0 && r.whole(e.Data) {
 			return
@@ -687,7 +717,9 @@ func (r *request) failed(e *cq.Error) {
 		r.free() // the endpoint closes
 		return
 	case e.Err == fi.ETRUNC && r.kind == opRecv:
-		r.got(e.Tag, e.Len+e.OverLen)
+		if r.got(e.Tag, e.Len+e.OverLen); r.status.Source < r.c.size {
+			r.w.peers[r.c.global(r.status.Source)].got.Add(1)
+		}
 		if e.Flags&fi.RemoteCQData != 0 && r.status.Source < r.c.size && r.whole(e.Data) {
 			return
 		}
@@ -695,6 +727,9 @@ func (r *request) failed(e *cq.Error) {
 		return
 	case e.Err == fi.ENOMSG && r.kind == opPeek:
 		r.finish(errNone)
+		return
+	case r.kind == opSend && w.peers[r.peer].tookAll():
+		r.finish(nil) // it has arrived, and its ACK was lost
 		return
 	case e.Err == fi.ECANCELED && r.cause != nil:
 		r.finish(r.cause)
