@@ -40,3 +40,13 @@ func TestRankRows(t *testing.T) {
 		t.Error(got)
 	}
 }
+
+// A job of an MPI that is killed when it has printed all counts, one that was killed before does not.
+func TestEnded(t *testing.T) {
+	for out, want := range map[string]bool{"init 0 3.5\nend\n": true, "init 0 3.5\nend\n= BAD TERMINATION 9\n": true, "init 0 3.5\n": false, "the end\n": false} {
+		said, ok := ended(out)
+		if f, err := parseFigures(said); ok != want || ok && (err != nil || f["init 0"] != 3.5) {
+			t.Errorf("%q: %v, %v, %v", out, ok, f, err)
+		}
+	}
+}
