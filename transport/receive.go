@@ -479,18 +479,22 @@ func (f *FEP) execute(p *pds.PDC, next wire.NextHdr, body []byte) {
 	now, m := f.now, &f.rx.meta
 	// Assigned field by field, because the compiler builds a literal on the stack.
 	src := &f.rx.src
-	src.Peer, src.PDC, src.Unproven, src.Now, src.Later, src.Behind, src.Ordered = p.Peer, p.Slot, p.Unproven(), now, false, 0, p.Mode() == wire.ROD
+	src.Peer, src.PDC, src.Now, src.Behind = p.Peer, p.Slot, now, 0
+	src.Later, src.First, src.Unproven, src.Ordered = false, false, false, false
+	if !m.Next { // the next packet is of a RUD PDC of a source that is proven
+		src.First, src.Unproven, src.Ordered = p.First(m.PSN), p.Unproven(), p.Mode() == wire.ROD
+	}
 	if p.Later(m.PSN) {
 		src.Later, src.Behind = true, p.Behind(m.PSN)
 	}
 	if next != wire.NextReqStd {
 		src.PSN, src.Most = m.PSN, uint32(f.peers[p.Peer].mtu)
 	}
-	res := f.asked(p, m.PSN, src, next, body)
-	if res.Nack == wire.NackNoSESMsgAvail && p.First(m.PSN) {
-		src.First = true
+	var res *ses.Result
+	if src.Ordered {
+		res = f.asked(p, m.PSN, src, next, body)
+	} else {
 		res = f.ses.Request(src, next, body)
-		src.First = false
 	}
 	switch {
 	case res.Nack != 0:
@@ -519,7 +523,7 @@ func (f *FEP) execute(p *pds.PDC, next wire.NextHdr, body []byte) {
 	}
 }
 
-// asked passes a request to the message layer, unless its sender has taken it back with a packet before
+// asked passes a request of a ROD PDC to the message layer, unless its sender has taken it back with a packet before
 // it, and returns the answer.
 func (f *FEP) asked(p *pds.PDC, psn wire.PSN, src *ses.Source, next wire.NextHdr, body []byte) *ses.Result {
 	if rsp := p.TakenBack(psn); rsp != nil {
@@ -528,7 +532,7 @@ func (f *FEP) asked(p *pds.PDC, psn wire.PSN, src *ses.Source, next wire.NextHdr
 		}
 	}
 	res := f.ses.Request(src, next, body)
-	if res.Gtd && src.Ordered && res.Rsp.RC == wire.RCUnsupportedOp {
+	if res.Gtd && res.Rsp.RC == wire.RCUnsupportedOp {
 		if n := ses.VoidBehind(next, body); n != 0 {
 			p.TakeBack(psn.Add(n), &res.Rsp)
 		}

@@ -210,7 +210,10 @@ func (t *Table) ReceivePlain(in *Arrival, p *PDC, h *wire.PlainAck) (msg uint32,
 		tx.offered(una, h.MPR())
 	}
 	// The rest does what acked does.
-	p.reported(in, size, rtt, false, s.CwndPend(), s.RestoreCwnd())
+	if in.Taken {
+		p.taken()
+	}
+	p.reported(in.Now, size, rtt, false, s.CwndPend(), s.RestoreCwnd())
 	tx.progress = in.Now
 	tx.probes, tx.rtos = 0, 0
 	if tx.una == tx.nxt {
@@ -410,7 +413,10 @@ func windowOf(mpr uint8) int32 { return defaultWindow * int32(max(mpr, 1)) }
 // ACK; newly, rtt, ce and s are those of CCC.OnAck.
 func (p *PDC) acked(in *Arrival, before wire.PSN, newly int, rtt time.Duration, ce bool, s wire.NSCC) {
 	tx, now := &p.tx, in.Now
-	p.reported(in, newly, rtt, ce, s.CwndPend(), s.RestoreCwnd())
+	if in.Taken {
+		p.taken()
+	}
+	p.reported(in.Now, newly, rtt, ce, s.CwndPend(), s.RestoreCwnd())
 	if newly > 0 || tx.una != before {
 		tx.progress = now
 		tx.probes, tx.rtos = 0, 0

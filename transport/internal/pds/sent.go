@@ -361,12 +361,16 @@ func (p *PDC) gone(n int) {
 }
 
 // reported tells the congestion context of an ACK, see CCC.OnAck.
-func (p *PDC) reported(in *Arrival, newly int, rtt time.Duration, ce bool, pend uint8, restore bool) {
+func (p *PDC) reported(now time.Duration, newly int, rtt time.Duration, ce bool, pend uint8, restore bool) {
 	if p.ccc != nil {
-		if in.Taken {
-			p.ccc.OnTaken()
-		}
-		p.ccc.OnAck(in.Now, newly, rtt, ce, pend, restore)
+		p.ccc.OnAck(now, newly, rtt, ce, pend, restore)
+	}
+}
+
+// taken tells the congestion context that others take the processor of this host.
+func (p *PDC) taken() {
+	if p.ccc != nil {
+		p.ccc.OnTaken()
 	}
 }
 

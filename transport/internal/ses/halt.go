@@ -32,6 +32,12 @@ func (s *SES) halt(m *send) {
 	s.Halted = true
 }
 
+// halted reports whether op is of a stream of which a message failed.
+func (s *SES) halted(op *Op) bool {
+	_, ok := s.halts[stream{uint32(op.Peer), op.Kind == EvTSend}]
+	return ok && (op.Kind == EvTSend || op.Kind == EvSend)
+}
+
 // Halt ends the messages of streams that halted since the last call, as the one that failed. Of those that left
 // before, the target may have executed some.
 func (s *SES) Halt() {

@@ -135,10 +135,8 @@ func (s *SES) Send(now time.Duration, op *Op, n int) (Handle, error) {
 	if e == nil || e.sends >= e.mostSends || s.numSends >= maxSends || uint64(n) > uint64(s.cfg.MaxMessage) {
 		return 0, s.noSend(e, n)
 	}
-	if len(s.halts) != 0 && op.Ordered {
-		if _, ok := s.halts[stream{uint32(op.Peer), op.Kind == EvTSend}]; ok && (op.Kind == EvTSend || op.Kind == EvSend) {
-			return 0, ErrHalted
-		}
+	if op.Ordered && len(s.halts) != 0 && s.halted(op) {
+		return 0, ErrHalted
 	}
 	m := e.idleSend
 	if m == nil {
