@@ -445,7 +445,8 @@ func TestT1SYNFlood(t *testing.T) {
 	settle(w)
 }
 
-// T15: messages that begin and never end are bounded per peer and freed after PeerTimeout.
+// T15: messages that begin and never end are bounded per peer and freed after PeerTimeout. The first packet
+// that is missing has one place more (ses.Source.First).
 func TestT15SOMWithoutEOM(t *testing.T) {
 	w := pair(t, 107, lan, forged)
 	a := w.Hosts[0]
@@ -459,8 +460,8 @@ func TestT15SOMWithoutEOM(t *testing.T) {
 	}
 	w.Run(ms)
 	st := a.FEP.Stats()
-	if st.AcksTx > 64 || st.NacksTx[wire.NackNoSESMsgAvail] == 0 {
-		t.Errorf("%d of 1000 messages were accepted, 64 may be open", st.AcksTx)
+	if st.AcksTx > 65 || st.NacksTx[wire.NackNoSESMsgAvail] == 0 {
+		t.Errorf("%d of 1000 messages were accepted, 64 may be open and the first that is missing", st.AcksTx)
 	}
 	w.Run(42 * time.Second)
 	if !a.FEP.Idle() {

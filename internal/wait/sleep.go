@@ -228,6 +228,9 @@ func (o *Object) nap(ctx context.Context, need int64, seen uint64, limit Moment)
 	}
 	s.on = nil
 	o.sleepers.put(s)
+	if o.signals.Load() > 0 { // as in sleep
+		o.sleepers.wake(Always, false)
+	}
 	o.Mu.Unlock()
 	return slept
 }

@@ -740,6 +740,29 @@ func TestNobodySleepsOverThings(t *testing.T) {
 	})
 }
 
+// A signal that wakes a reader from its nap is for another one if the first finds an entry.
+func TestNapHandsTheSignalOn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithCancel(t.Context())
+		r := readers{pile: newPile(t, Attr{Kind: fi.WaitUnspec, Spin: asleep}), asleep: map[*reader]bool{}}
+		r.Bind(newNapping())
+		r.read(ctx, 1)
+		synctest.Wait()
+		r.read(ctx, 2) // one naps already: it sleeps
+		synctest.Wait()
+		r.Signal()
+		r.put++
+		r.pile.put(1)
+		synctest.Wait()
+		if why := r.check(); why != "" {
+			t.Error(why)
+		}
+		cancel()
+		time.Sleep(lookEvery)
+		synctest.Wait()
+	})
+}
+
 // readers are blocking readers of a pile, and what became of them.
 type readers struct {
 	*pile

@@ -310,9 +310,9 @@ type Source struct {
 	// after this one.
 	Later  bool
 	Behind int
-	// First means that every packet sent before this one has arrived, and that this one was just refused for want
-	// of room. Later messages that came before it may have taken the places, and wait for it: the PSNs of
-	// what is refused fill their initiator's window. So it may have one place more.
+	// First means that every packet sent before this one has arrived, and some that were sent later. Later
+	// messages may have taken the places, and wait for it: the PSNs of what is refused fill their
+	// initiator's window. So it may have one place more.
 	First bool
 	// Unproven means that the source may be forged: no operation has named it, and nothing
 	// shows that it receives what is sent to it. All such sources together may use as much as
