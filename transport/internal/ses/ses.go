@@ -195,6 +195,7 @@ type SES struct {
 	relieved  time.Duration // when it was called last
 	idle      int           // calls of it in a row that took nothing back
 	holdings  []holding     // used by relieve
+	unready   []uint32      // scratch of waits: peers with an ordered message that is not complete
 
 	// tops are the numbers of the youngest receives that ordered messages got, by peer; topSeq
 	// is the greatest of them.

@@ -273,9 +273,9 @@ func (s *SES) takeBack(now time.Duration, h *holding, over, more bool, look *int
 
 // waits finds the oldest complete unexpected message of another peer that a receive accepts and
 // may have, and the oldest of that peer. behind means that there is one that it may not have
-// (S-MAT-04), open that an ordered one is not complete, which later ones may not overtake.
+// (S-MAT-04), open that an ordered one is not complete, which later ones of its peer may not overtake.
 func (s *SES) waits(sp *space, r *recv, peer uint32, look *int) (k, own int32, behind, open bool) {
-	own = none
+	own, s.unready = none, s.unready[:0]
 	x, h := &sp.order, uint32(0)
 	if r.tagged && r.ignore == 0 {
 		x, h = &sp.byTag, s.hash(r.tag, 0)
@@ -286,8 +286,10 @@ func (s *SES) waits(sp *space, r *recv, peer uint32, look *int) (k, own int32, b
 		switch {
 		case !r.accepts(w.tag, w.peer, w.init):
 		case w.state != inUnexpected:
-			open = open || w.ordered
-		case w.ordered && r.seq < s.top(w.peer):
+			if w.ordered {
+				open, s.unready = true, append(s.unready, w.peer)
+			}
+		case w.ordered && (r.seq < s.top(w.peer) || slices.Contains(s.unready, w.peer)):
 			behind = behind || w.peer != peer
 		case w.peer != peer:
 			return k, own, false, open

@@ -95,6 +95,30 @@ func TestTakenBackFromOlderOnes(t *testing.T) {
 	g.quiet()
 }
 
+// S-MAT-04: an ordered message that waits gets no receive that was taken back while one of its peer before
+// it is not complete.
+func TestTakenBackInOrder(t *testing.T) {
+	g := newRig(t)
+	g.Advance(ms)
+	g.hold(4000, several(srcA, 8)...)
+	b := srcB
+	b.Ordered = true
+	first := g.long(70)
+	g.deliver(b, first[0])
+	g.want(b, g.tagged(60, pattern(99), 1024)[0], "response OK overflow 99 gtd")
+	g.until(g.now + 40*ms)
+	g.quiet()
+	if g.Stats.TakenBack != 0 {
+		t.Fatalf("%d receives were taken back", g.Stats.TakenBack)
+	}
+	g.deliver(b, first[1])
+	g.deliver(b, first[2])
+	g.until(g.now + 100*ms)
+	g.wantEvent(EvTRecv, OK, 7, 3000)
+	g.recv(Recv{Tagged: true, Ignore: ^uint64(0), Buf: make([]byte, 4000), Context: "late"})
+	g.wantEvent(EvTRecv, OK, "late", 99)
+}
+
 // T15: no message that goes on loses its receive, however many its peer holds. What is slower than
 // 100 KiB/s does, though it is the only one of its peer.
 func TestTakenBackFromTheSlow(t *testing.T) {
