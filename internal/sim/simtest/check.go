@@ -605,16 +605,10 @@ func (w *World) Settle(bound time.Duration) {
 			h.drainLeft()
 		}
 		h.drainLeft = nil
-		if h.Up() {
-			for _, o := range h.recvs {
-				if o.Open() {
-					h.Cancel(o)
-				}
-			}
-		}
+		h.cancelRecvs()
 	}
 	var left *Op
-	if !w.Net.RunUntil(w.Net.Now()+time.Second+slow+w.patience(), func() bool {
+	ended := func() bool {
 		for _, h := range w.Hosts {
 			for len(h.recvs) > 0 && !h.recvs[0].Open() {
 				h.recvs = h.recvs[1:]
@@ -625,11 +619,31 @@ func (w *World) Settle(bound time.Duration) {
 			}
 		}
 		return true
-	}) {
+	}
+	if !w.Net.RunUntil(w.Net.Now()+time.Second+slow+w.patience(), ended) {
+		// What a message had could not be cancelled. If the message came from nobody, its receive waits again.
+		for _, h := range w.Hosts {
+			h.cancelRecvs()
+		}
+		w.Run(time.Millisecond)
+	}
+	if !ended() {
 		w.Failf("%v can neither be cancelled nor ends", left)
 	}
 	w.Rest(slow)
 	w.Audit()
+}
+
+// cancelRecvs cancels all receives that are open.
+func (h *Host) cancelRecvs() {
+	if !h.Up() {
+		return
+	}
+	for _, o := range h.recvs {
+		if o.Open() {
+			h.Cancel(o)
+		}
+	}
 }
 
 // Rest waits until there is no message, then no PDC, then no timer, then no packet under way.
