@@ -110,6 +110,12 @@ func (s *SES) rendezvousRequest(r *wire.ReqStd, data []byte) *Result {
 	}
 	data = data[:n]
 	i, m := s.findIn(s.src.PDC, r.MsgID)
+	if m != nil && m.state == inGone && rendezvous(m.opcode) {
+		if s.lateEager(i, m, r, uint32(n)) {
+			return s.nothingNew()
+		}
+		m = nil
+	}
 	all := som && ext.EagerLen == r.ReqLen
 	if m != nil && m.state == inDead && !m.same(r) && !(m.opcode == ordinary(r.Opcode) && m.length == r.ReqLen && (all || !som)) {
 		s.forget(i, m)
@@ -120,7 +126,7 @@ func (s *SES) rendezvousRequest(r *wire.ReqStd, data []byte) *Result {
 	}
 	switch {
 	case m == nil:
-		if late := s.afterHeader(r); late != nil {
+		if late := s.afterHeader(r, uint32(n)); late != nil {
 			return late
 		}
 		return s.beginPull(r, ext, som, uint32(off), data)
@@ -150,9 +156,9 @@ func (s *SES) allEager(r *wire.ReqStd, off uint32, data []byte) *Result {
 	return s.part(r, off, data)
 }
 
-// afterHeader answers a packet of a message of which only the header was kept. If its id means another
-// message by now the header is forgotten, and afterHeader returns nil.
-func (s *SES) afterHeader(r *wire.ReqStd) *Result {
+// afterHeader answers a packet with n bytes of a message of which only the header was kept. If its id means
+// another message by now the header is forgotten, and afterHeader returns nil.
+func (s *SES) afterHeader(r *wire.ReqStd, n uint32) *Result {
 	if len(s.offers) == 0 {
 		return nil
 	}
@@ -161,6 +167,7 @@ func (s *SES) afterHeader(r *wire.ReqStd) *Result {
 	case m == nil:
 		return nil
 	case m.isPull() && m.opcode == r.Opcode && m.length == r.ReqLen && m.init == r.Initiator && (!m.tagged || m.tag == r.Match) && r.Flags&wire.SESSOM == 0:
+		m.got += n
 		return s.nothingNew()
 	}
 	if m.isPull() {
@@ -181,6 +188,28 @@ func (s *SES) eagerDiffers(m *inmsg, r *wire.ReqStd, som bool, off, n uint32) bo
 		return false // of the first packet itself its extension was checked; what came before it, when it comes
 	}
 	return uint64(off)+uint64(n) > uint64(all) || got > uint64(all) || got == uint64(all) && m.edges+s.span(off, n) != s.span(0, all)
+}
+
+// awaitEager keeps what is needed to know the packets of an announced message that come after it has ended: the
+// first that comes would begin it once more.
+func (s *SES) awaitEager(i int32, m *inmsg) {
+	all := s.pullOf(m).ext.EagerLen
+	pu := s.unoffer(i, m)
+	m.state, m.recv, m.end, m.epoch = inGone, none, uint64(all), s.epoch
+	s.byPDC.add(i, s.hash(uint64(m.pdc), 1))
+	s.open++
+	pu.open++
+}
+
+// lateEager counts a packet with n bytes of a message that has ended. It returns false if the packet is of
+// another message with the same id: then what was kept is forgotten.
+func (s *SES) lateEager(i int32, m *inmsg, r *wire.ReqStd, n uint32) bool {
+	same := m.opcode == r.Opcode && m.length == r.ReqLen && m.init == r.Initiator && (!m.tagged || m.tag == r.Match) && r.Flags&wire.SESSOM == 0
+	if m.got += n; !same || uint64(m.got) >= m.end {
+		s.close(i, m)
+		s.freeIn(i, m)
+	}
+	return same
 }
 
 // beginPull executes the first packet that arrives of a rendezvous send. known means that it is the first
@@ -223,7 +252,7 @@ func (s *SES) beginPull(r *wire.ReqStd, ext wire.Rendezvous, known bool, off uin
 		}
 		i, m, _ := s.newPull(r, ext, u, tag)
 		m.som, m.hasData, m.data = true, r.Flags&wire.SESHD != 0, r.HeaderData
-		m.state = inDeferred
+		m.state, m.got = inDeferred, uint32(len(data))
 		s.offer(i, m)
 		s.countKept(pu, 1, 0)
 		s.list(i, m)
@@ -426,6 +455,10 @@ func (s *SES) pulled(m *send) {
 	}
 	s.hasHad(lentKey{in.peer, m.hdr.Match})
 	s.Stats.Pulled++
+	if in.pdc != noPDC && in.got < p.ext.EagerLen {
+		s.awaitEager(i, in)
+		return
+	}
 	s.forgetOffer(i, in)
 }
 
@@ -501,6 +534,7 @@ func (s *SES) stillHere(r *wire.ReqStd) *Result {
 	}
 	s.deferrals.remove(i)
 	m.pdc, m.msgID, m.epoch = s.src.PDC, 0, s.epoch // no packet of it comes by that PDC; the id of the question is free again
+	m.got = max(m.got, s.pullOf(m).ext.EagerLen)
 	s.deferrals.add(i, s.deferralHash(m.pdc, m.msgID))
 	return s.special(wire.ListOverflow, 0)
 }

@@ -153,6 +153,45 @@ func TestPullAnnounced(t *testing.T) {
 	}
 }
 
+// Packets of the eager part that come when all was read begin nothing, and no receive is theirs. Others with
+// the id of the message are of another one.
+func TestPullEagerPartComesLate(t *testing.T) {
+	for _, late := range []bool{true, false} {
+		d := newDuo(t, 1, nil)
+		a := announcement{tag: 7, body: pattern(5000), eager: 2500, key: 5}
+		d.lend(a)
+		pk := a.packets(d.b.SES)
+		ask := func(k int, want string) {
+			t.Helper()
+			if got := answer(d.b.Request(&Source{Peer: 1, PDC: 10, Now: d.now}, wire.NextReqStd, pk[k])); got != want {
+				t.Fatalf("packet %d: answer %q, want %q", k, got, want)
+			}
+		}
+		read := func() {
+			t.Helper()
+			ask(0, "response OK overflow 0 gtd")
+			d.recv(7, 5000)
+			d.run()
+			d.received(map[uint64]int{7: 5000})
+		}
+		if read(); !late {
+			read()
+			ask(1, "default NULL 0")
+			ask(2, "default NULL 0")
+			d.atRest()
+			continue
+		}
+		d.recv(7, 5000)
+		ask(2, "default NULL 0")
+		ask(1, "default NULL 0")
+		if !d.b.CancelRecv(0, uint64(7)) {
+			t.Error("a late packet has a receive")
+		}
+		d.run()
+		d.atRest()
+	}
+}
+
 // A later packet of the eager part may come first. Then the message has its receive, or it comes again.
 func TestPullWithoutItsFirst(t *testing.T) {
 	d := newDuo(t, 1, nil)
