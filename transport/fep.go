@@ -43,12 +43,12 @@ type FEP struct {
 	notes *notes      // nil unless Config.Notes
 	// lendMin is the length from which on a message may go by rendezvous.
 	lendMin uint
-	// short is the length up to which a message goes by a peer's short PDC and is not announced.
-	short int
-	todo  agenda
-	form  format
-	rx    intake
-	talks talks
+	// shortMost is the length of the longest message that goes by a peer's short PDC and is not announced.
+	shortMost int
+	todo      agenda
+	form      format
+	rx        intake
+	talks     talks
 
 	unusual bool // barred or cfg.Datagram
 	barred  bool // Leave or Close was called
@@ -101,7 +101,7 @@ func New(cfg Config, rng *rand.Rand) (*FEP, error) {
 	if f.lendMin = math.MaxUint; cfg.RendezvousMin > 0 {
 		f.lendMin = uint(cfg.RendezvousMin)
 	}
-	f.short = min(cfg.ShortMessage, int(min(f.lendMin, math.MaxInt))-1)
+	f.shortMost = min(cfg.ShortMessage, int(min(f.lendMin, math.MaxInt))-1)
 	f.ses = ses.New(cfg.Messages)
 	f.pds = pds.New(pds.Config{
 		Limits: cfg.Packets, MPRange: cfg.offered(), TxWindow: cfg.MPRange, EarlyBytes: 4 << 20, Paths: len(cfg.Paths),
@@ -182,7 +182,7 @@ func (f *FEP) Post(now time.Duration, op *Op) error {
 		f.unfence(now) // these were posted before op
 	}
 	var ln *lane
-	if short := p.short; short != nil && short.Usable() && n <= f.short && !op.Ordered {
+	if short := p.short; short != nil && short.Usable() && n <= f.shortMost && !op.Ordered {
 		ln = &f.lanes[short.Slot] // the same lane that f.lane would return
 	} else if ln = f.lane(now, op.Peer, p, f.laneLen(op, n), op.Ordered); ln == nil {
 		return ErrFull // no PDC can be opened now

@@ -135,7 +135,7 @@ func (a *asks) askTrains(fd int, on bool) bool {
 	if !ok {
 		a.trains, a.trainsFixed = true, true // it cannot be switched off: keep it
 	}
-	if a.any = a.trains || a.class || a.stamp; a.trains && !a.class {
+	if a.noteAny(); a.trains && !a.class {
 		a.classLeft = classTry
 		a.askClass(fd, true)
 	}
@@ -151,16 +151,19 @@ func (a *asks) askClass(fd int, on bool) {
 	if a.class = on; !set(fd, level, opt, on) {
 		a.class, a.classFixed = true, true
 	}
-	a.any = a.trains || a.class || a.stamp
+	a.noteAny()
 }
 
 // askStamp switches the time of arrival and reports whether that worked.
 func (a *asks) askStamp(fd int, on bool) bool {
 	ok := set(fd, unix.SOL_SOCKET, unix.SO_TIMESTAMPNS, on)
 	a.stamp = on && ok
-	a.any = a.trains || a.class || a.stamp
+	a.noteAny()
 	return ok
 }
+
+// noteAny notes whether anything is asked for.
+func (a *asks) noteAny() { a.any = a.trains || a.class || a.stamp }
 
 // set sets an option that is on or off, and reports whether that worked. It does not call
 // package unix, which would allocate.

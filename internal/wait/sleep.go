@@ -228,7 +228,7 @@ func (o *Object) nap(ctx context.Context, need int64, seen uint64, limit Moment)
 	}
 	s.on = nil
 	o.sleepers.put(s)
-	if o.signals.Load() > 0 { // as in sleep
+	if o.signals.Load() > 0 { // this call may find an entry instead, so another one is woken for the signal
 		o.sleepers.wake(Always, false)
 	}
 	o.Mu.Unlock()

@@ -416,7 +416,7 @@ func (p *PDC) acked(in *Arrival, before wire.PSN, newly int, rtt time.Duration, 
 	if in.Taken {
 		p.taken()
 	}
-	p.reported(in.Now, newly, rtt, ce, s.CwndPend(), s.RestoreCwnd())
+	p.reported(now, newly, rtt, ce, s.CwndPend(), s.RestoreCwnd())
 	if newly > 0 || tx.una != before {
 		tx.progress = now
 		tx.probes, tx.rtos = 0, 0

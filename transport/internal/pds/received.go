@@ -346,7 +346,7 @@ type Meta struct {
 	Early bool // NextEarly returned it
 	Late  bool // it may have waited here, not on the path: no RTT sample
 
-	Waited time.Duration // how long it did
+	Waited time.Duration // how long it is known to have waited here
 }
 
 // Accept records a delivered packet with its response. gtd keeps the response until the

@@ -64,7 +64,8 @@ type Config struct {
 	// The first packet of a message beyond it is refused with NACK 09, or the message is deferred. One
 	// such message may always be there.
 	PartialBytes int64
-	// OpenPerPeer bounds the open inbound messages of a peer, and its dead ones (default 64).
+	// OpenPerPeer bounds the open inbound messages of a peer, and its dead ones (default 64). The first packet
+	// that is missing may begin one more (Source.First).
 	// Beyond it, the first packet of another message of several packets is refused with NACK
 	// 09.
 	OpenPerPeer int

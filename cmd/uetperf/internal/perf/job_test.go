@@ -28,47 +28,44 @@ func TestStrangerIsRefused(t *testing.T) {
 	}})
 	c := dial(t, addr, ClientConfig{})
 	s := base(traffic.BW, traffic.TSend, 1000)
-	other := make(chan error, 1)
-	stray := func() {
-		other <- func() error {
-			in := s
-			info, err := infoTo(addr, "", hints(&in, nil, time.Second, time.Second))
-			if err != nil {
-				return err
-			}
-			e, err := openEnd(info, 64)
-			if err != nil {
-				return err
-			}
-			defer e.close()
-			to, err := e.insert(netip.AddrPortFrom(addr.Addr(), <-ports))
-			if err != nil {
-				return err
-			}
-			if err := e.ep.TSend(make([]byte, 64), to, tagBase|3, nil); err != nil {
-				return err
-			}
-			ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
-			defer cancel()
-			if _, err = e.cq.SReadContext(ctx, make([]cq.Entry, 1)); !errors.Is(err, fi.EAVAIL) {
-				return err
-			}
-			var bad cq.Error
-			if _, err := e.cq.ReadErr(&bad, 0); err != nil {
-				return err
-			}
-			return bad.Err
-		}()
+	stray := func() error {
+		info, err := infoTo(addr, "", hints(&s, nil, time.Second, time.Second))
+		if err != nil {
+			return err
+		}
+		e, err := openEnd(info, 64)
+		if err != nil {
+			return err
+		}
+		defer e.close()
+		to, err := e.insert(netip.AddrPortFrom(addr.Addr(), <-ports))
+		if err != nil {
+			return err
+		}
+		if err := e.ep.TSend(make([]byte, 64), to, tagBase|3, nil); err != nil {
+			return err
+		}
+		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+		defer cancel()
+		if _, err = e.cq.SReadContext(ctx, make([]cq.Entry, 1)); !errors.Is(err, fi.EAVAIL) {
+			return err
+		}
+		var bad cq.Error
+		if _, err := e.cq.ReadErr(&bad, 0); err != nil {
+			return err
+		}
+		return bad.Err
 	}
+	var other error
 	res, err := c.Run(context.Background(), s, Hooks{Begin: func(context.Context) error {
-		stray()
+		other = stray()
 		return nil
 	}})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := <-other; !errors.Is(err, fi.EACCES) {
-		t.Errorf("the other program's message: %v, want %v", err, fi.EACCES)
+	if !errors.Is(other, fi.EACCES) {
+		t.Errorf("the other program's message: %v, want %v", other, fi.EACCES)
 	}
 	if d := res.Run.DataCheck; d.Wrong != 0 || d.OK != 210 {
 		t.Errorf("%+v, want 210 ok", d)
