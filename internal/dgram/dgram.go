@@ -20,9 +20,9 @@ const (
 	// MaxTrain is the most bytes of one train: the largest UDP payload of IPv4 (65,535 − 20 −
 	// 8).
 	MaxTrain = 65507
-	// MaxSegments is the most datagrams of one train (UDP_MAX_SEGMENTS of Linux before 6.9, the
-	// smallest limit in use).
-	MaxSegments = 64
+	// MaxSegments is the most datagrams of one train: UDP_MAX_SEGMENTS of Linux since 6.9. Before,
+	// it was 64; package udp then sends a longer train in parts.
+	MaxSegments = 128
 	// SlabLen is the size of a buffer that holds any train, received or sent.
 	SlabLen = 1 << 16
 )

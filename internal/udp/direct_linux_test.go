@@ -314,7 +314,7 @@ func TestAgainKeepsTheTrain(t *testing.T) {
 	for _, cfg := range []Config{{}, {GSO: Off}} {
 		t.Run(cfg.GSO.String(), func(t *testing.T) {
 			a, b := open(t, loopback4, cfg), open(t, loopback4, Config{})
-			d := train(b, 1, 150*10+3, 10)
+			d := train(b, 1, 120*10+3, 10)
 			want := cut(d)
 			// A call sends at most 7 datagrams, and every other call finds no room.
 			call := 0
@@ -950,5 +950,60 @@ func sniffer(t *testing.T, ip netip.Addr) func(port uint16) uint16 {
 				return binary.BigEndian.Uint16(u[6:])
 			}
 		}
+	}
+}
+
+// A kernel that takes fewer datagrams in a train gets longer trains in parts, of as many as it
+// takes, and nothing is lost.
+func TestTrainInParts(t *testing.T) {
+	for _, batch := range []bool{false, true} {
+		t.Run(fmt.Sprintf("batch %v", batch), func(t *testing.T) {
+			a := open(t, loopback4, Config{})
+			needGSO(t, a)
+			b := open(t, loopback4, Config{})
+			inject(a, script(unix.EINVAL))
+			for i := range 3 {
+				d := train(b, i, 40*dgram.MaxSegments-3, 40)
+				if batch {
+					if n, err := a.SendBatch([]*dgram.Datagram{d, train(b, i, 40, 40)}); n != 2 || err != nil {
+						t.Fatal(n, err)
+					}
+				} else {
+					send(t, a, d)
+				}
+				want := cut(d)
+				if batch {
+					want = append(want, want[0])
+				}
+				ps, trains := receive(t, b, len(want))
+				if same(t, ps, want); trains != (len(want)+fewSegments-1)/fewSegments {
+					t.Errorf("received in %d trains", trains)
+				}
+			}
+			if i, st := a.Info(), a.Stats(); !i.GSO.On || i.GSO.Why != "" || st.Fallbacks+st.Split+st.SendLost != 0 {
+				t.Errorf("%+v, %+v", i.GSO, st)
+			}
+		})
+	}
+}
+
+// If there is no room for a part, the sender keeps it and what is behind it.
+func TestNoRoomForAPart(t *testing.T) {
+	for part := range 2 {
+		t.Run(fmt.Sprint(part), func(t *testing.T) {
+			a := open(t, loopback4, Config{})
+			needGSO(t, a)
+			b := open(t, loopback4, Config{})
+			directOf(a).most = fewSegments
+			inject(a, script([]syscall.Errno{0, unix.EAGAIN}[1-part:]...))
+			d := train(b, 1, 40*dgram.MaxSegments, 40)
+			want := cut(d)
+			if err := a.Send(d); err != dgram.ErrNoRoom || d.Segments() != dgram.MaxSegments-part*fewSegments {
+				t.Fatalf("%v, %d datagrams left", err, d.Segments())
+			}
+			send(t, a, d)
+			ps, _ := receive(t, b, len(want))
+			same(t, ps, want)
+		})
 	}
 }

@@ -12,6 +12,8 @@ import (
 	"unsafe"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/uetkit/uetkit/internal/dgram"
 )
 
 // direct is the Linux backend. It makes its system calls on the caller's thread.
@@ -55,6 +57,8 @@ type direct struct {
 	errq *errorQueue
 
 	tos uint8
+	// most is the most datagrams that the kernel takes in one train.
+	most int
 	// gso means that trains are sent whole, except to the destinations in off. If it is false
 	// and rest is not 0, it is tried again after rest trains.
 	gso  bool
@@ -126,6 +130,7 @@ func openNative(cfg *Config) (_ backend, _ []uint16, err error) {
 		v6:     cfg.Addr.Addr().Is6(),
 		tos:    cfg.TOS,
 		pollFD: -1,
+		most:   dgram.MaxSegments,
 	}
 	defer func() {
 		if err != nil {

@@ -49,6 +49,9 @@ func (d *direct) send(s *sock, g *dgram.Datagram) error {
 	}
 	segs := g.Segments()
 	if segs > 1 && !d.whole(segs) {
+		if segs > d.most && d.gso && !d.tx.solo {
+			return d.parts(g)
+		}
 		d.singly()
 		return d.split(s, g)
 	}
@@ -179,7 +182,32 @@ func (d *direct) aim(to netip.AddrPort) syscall.Errno {
 
 // whole reports whether a train to the current destination leaves in one call.
 func (d *direct) whole(segs int) bool {
-	return d.gso && !d.tx.solo && segs <= dgram.MaxSegments
+	return d.gso && !d.tx.solo && segs <= d.most
+}
+
+// fewSegments is UDP_MAX_SEGMENTS of Linux before 6.9.
+const fewSegments = 64
+
+// parts sends a train that is too long for the kernel as several trains. If there is no room for
+// all, it removes those that left from g.
+func (d *direct) parts(g *dgram.Datagram) error {
+	lost := error(nil)
+	for off := 0; off < len(g.Data); {
+		part := *g
+		next := min(off+d.most*g.Seg, len(g.Data))
+		part.Data = g.Data[off:next]
+		err := d.Send(&part)
+		if err == dgram.ErrNoRoom {
+			n := copy(g.Data, part.Data)
+			g.Data = g.Data[:n+copy(g.Data[n:], g.Data[next:])]
+			return err
+		}
+		if err != nil {
+			lost = err
+		}
+		off = next
+	}
+	return lost
 }
 
 func (d *direct) sent(trains, segs, bytes int) {
@@ -213,6 +241,10 @@ func (d *direct) failed(s *sock, g *dgram.Datagram, e syscall.Errno) error {
 		d.st.SendAgain++
 		return dgram.ErrNoRoom
 	case unix.EIO, unix.EINVAL, unix.EMSGSIZE:
+		if e == unix.EINVAL && d.most > fewSegments && g.Segments() > fewSegments {
+			d.most = fewSegments
+			return d.parts(g)
+		}
 		if s.seg != 0 {
 			// The size may be too much for another destination only.
 			s.rest = retryTrains
@@ -220,9 +252,8 @@ func (d *direct) failed(s *sock, g *dgram.Datagram, e syscall.Errno) error {
 				return d.Send(g)
 			}
 		}
-		// EIO means that the device cannot compute checksums. EINVAL and EMSGSIZE mean that the
-		// train has too many segments for this kernel, or that a segment exceeds the MTU. Only
-		// the last also fails without GSO.
+		// EIO means that the device cannot compute checksums, EINVAL and EMSGSIZE that a segment
+		// exceeds the MTU. Only that also fails without GSO.
 		if g.Segments() > 1 {
 			before := d.st.SendSegments
 			err := d.split(s, g)
@@ -284,7 +315,7 @@ func (d *direct) singly() {
 	case d.gso:
 		i = slices.IndexFunc(d.off, func(o noGSO) bool { return o.to == d.tx.to.Addr() })
 		if i < 0 {
-			return // it has too many segments
+			return
 		}
 		if d.off[i].rest--; d.off[i].rest > 0 {
 			return
