@@ -38,8 +38,9 @@ func (d *Driver) Nap(limit time.Duration) bool {
 		d.ask(now)
 	}
 	limit = s.until - now
+	short := crowded && !d.keepSlice && d.pressed(now)
 	d.unlock()
-	if crowded && !d.keepSlice {
+	if short {
 		shortenSlice()
 	}
 	err := d.conn.Nap(limit)

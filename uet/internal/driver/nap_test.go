@@ -178,9 +178,34 @@ func TestCrowded(t *testing.T) {
 	if looks != 2*freeEvery { // each looks whether it is over, none measures
 		t.Errorf("%d readings of the clock in %d yields", looks, 2*freeEvery)
 	}
-	now += takenFor
+	now += takenFirst
 	if d.Crowded() {
 		t.Error("crowded for ever")
+	}
+}
+
+// A yield that takes a slice makes a reader nap for a short time: any program is busy for a
+// millisecond at times. If such yields come again and again, for longer and longer.
+func TestTakenForLongerAndLonger(t *testing.T) {
+	var p processor
+	now := time.Second
+	span := func() time.Duration { return time.Duration(p.taken.Load()) - now }
+	for want := takenFirst; want < 3*takenFor; want *= 2 {
+		p.learn(now, takenMin)
+		if got := span(); got != min(want, takenFor) {
+			t.Errorf("taken for %v, want %v", got, min(want, takenFor))
+		}
+		was := span()
+		p.learn(now+1, takenMin) // another thread, at the same time
+		if got := span(); got != was {
+			t.Errorf("two yields at the same time: taken for %v, was %v", got, was)
+		}
+		now += was + takenMin
+		p.learn(now, aloneMax) // a yield to a third thread does not count
+	}
+	now += takenSoon*takenFor + 1
+	if p.learn(now, takenMin); span() != takenFirst {
+		t.Errorf("after a long time taken for %v", span())
 	}
 }
 

@@ -100,8 +100,8 @@ func (d *Driver) turn(inline bool) bool {
 	d.quiet.on = false
 	t.heard = now
 	if long && inline && !woken {
-		if d.lose(now, gap); !d.keepSlice {
-			shortenSlice() // most likely another thread had the processor
+		if d.lose(now, gap); !d.keepSlice && d.pressed(now) {
+			shortenSlice()
 		}
 	}
 	if d.waits.told {

@@ -13,8 +13,10 @@ const (
 	lostTaken = 50 * time.Millisecond
 	lostMost  = 80 * time.Millisecond
 	lostOnce  = 5 * time.Millisecond
-	// A reader that naps because of a long yield has the Conn tell only if so much was lost.
+	// A reader that naps because of a long yield has the Conn tell only if lostAsk was lost. A
+	// thread gets a short slice if lostSure was: that takes more than one gap.
 	lostAsk              = 5 * time.Millisecond
+	lostSure             = 2 * lostOnce
 	lostShift, keptShift = 3, 5
 	// takenTry is for how long the Conn tells how long trains wait after there was a reason to ask.
 	takenTry = 50 * time.Millisecond

@@ -19,12 +19,16 @@ const (
 	// free. One is not enough: another thread that only looks and yields is back as fast.
 	aloneAfter = 4
 	// A sched_yield that takes takenMin was made behind a thread that does not yield. It had the
-	// processor for a slice, 0.7 to 4 ms. No Yield is made for takenFor after that. Arbitrary:
+	// processor for a slice, 0.7 to 4 ms. No Yield is made for takenFirst after that, because every
+	// program is busy for a millisecond now and then; if another such yield comes soon, within
+	// takenSoon times as long, for twice as long, and so on until takenFor. Arbitrary: takenFor is
 	// one slice in a hundred. In a crowd of threads that all yield, and have much to do now and then,
 	// as ranks that exchange a MiB have, only crowdLong in a row tell.
-	takenMin  = 500 * time.Microsecond
-	takenFor  = 300 * time.Millisecond
-	crowdLong = 8
+	takenMin   = 500 * time.Microsecond
+	takenFirst = 10 * time.Millisecond
+	takenSoon  = 4
+	takenFor   = 300 * time.Millisecond
+	crowdLong  = 8
 )
 
 // A processor is what Yields found out about the processor that the application runs on.
@@ -36,6 +40,8 @@ type processor struct {
 	longOnes uint32        // how many Yields that took takenMin tell nothing
 	long     atomic.Uint32 // how many there were in a row
 	taken    atomic.Int64  // until when it counts as taken by a thread that does not yield (a time.Duration)
+	last     atomic.Int64  // the last value of taken that was not 0
+	span     atomic.Int64  // for how long it counted as taken then (a time.Duration)
 }
 
 // Yield lets others run between two empty polls. Other threads may run each time if some
@@ -89,7 +95,7 @@ func (p *processor) learn(now, took time.Duration) (vain bool) {
 	switch {
 	case took >= takenMin:
 		if p.long.Load() >= p.longOnes { // also when it is over: one more tells that it is so still
-			p.taken.Store(int64(now + takenFor))
+			p.take(now)
 		} else {
 			p.long.Add(1)
 		}
@@ -108,6 +114,33 @@ func (p *processor) learn(now, took time.Duration) (vain bool) {
 		p.long.Store(0)
 	}
 	return shared && took < aloneMax
+}
+
+// take makes the processor count as taken.
+func (p *processor) take(now time.Duration) {
+	last := time.Duration(p.last.Load())
+	if now < last {
+		return // another thread yielded at the same time
+	}
+	span := takenFirst
+	if p.lately(now) {
+		span = min(2*time.Duration(p.span.Load()), takenFor)
+	}
+	p.span.Store(int64(span))
+	p.last.Store(int64(now + span))
+	p.taken.Store(int64(now + span))
+}
+
+// lately reports whether the processor counts as taken, or did not long ago.
+func (p *processor) lately(now time.Duration) bool {
+	span := time.Duration(p.span.Load())
+	return span != 0 && now-time.Duration(p.last.Load()) <= takenSoon*span
+}
+
+// pressed reports whether it is sure that another thread takes the processor again and again: one
+// sign may be the start of a program, or its collection of garbage.
+func (d *Driver) pressed(now time.Duration) bool {
+	return d.waits.left(now) >= lostSure || d.cpu.span.Load() > int64(takenFirst) && d.cpu.lately(now)
 }
 
 // Shared reports whether a blocking read should let other threads run before it looks. It
