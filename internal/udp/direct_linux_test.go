@@ -209,6 +209,51 @@ func TestSegmentSizeIsGivenUp(t *testing.T) {
 	through(48, 48)
 }
 
+// A socket whose datagrams and trains mostly have one length comes to have that size, whatever it
+// had: then neither needs a control message. Few trains of another size do not take it away.
+func TestSegmentSizeOfAMixture(t *testing.T) {
+	a, b := open(t, loopback4, Config{}), open(t, loopback4, Config{})
+	needGSO(t, a)
+	s := &directOf(a).socks[0]
+	through := func(n, seg int) {
+		t.Helper()
+		d := train(b, 1, n, seg)
+		send(t, a, d)
+		want := cut(d)
+		ps, _ := receive(t, b, len(want))
+		same(t, ps, want)
+	}
+	for range stickAfter {
+		through(72, 48) // what leaves while nothing goes well
+	}
+	if s.seg != 48 {
+		t.Fatalf("segment size %d", s.seg)
+	}
+	for i := range 10 * stickAfter { // messages, some with an ACK behind them
+		through(124, 124)
+		if i%3 == 0 {
+			through(172, 124)
+		}
+	}
+	if s.seg != 124 {
+		t.Fatalf("segment size %d", s.seg)
+	}
+	for range 4 * stickAfter {
+		through(124, 124)
+		through(72, 48)
+	}
+	if s.seg != 124 {
+		t.Errorf("segment size %d", s.seg)
+	}
+	for range 2 * stickAfter {
+		through(172, 124)
+		through(72, 48)
+		if s.seg != 124 {
+			t.Fatalf("segment size %d", s.seg)
+		}
+	}
+}
+
 // A segment size that keeps coming becomes the socket's own. Other sizes, and longer datagrams,
 // still arrive as they were cut.
 func TestSegmentSizeSticks(t *testing.T) {

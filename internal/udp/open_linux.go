@@ -98,7 +98,8 @@ type sock struct {
 	// datagrams up to it need no control message.
 	seg  int
 	last int // segment size of the latest train with another one
-	run  int // number of such trains in a row
+	run  int // number of such trains, see stickAfter
+	long int // number of datagrams alone that were longer than seg, see stickAfter
 	rest int // number of trains until the socket may have a size again, because the last one failed
 
 	unsummed bool // it sends UDP checksums of zero

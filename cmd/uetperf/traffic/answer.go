@@ -18,7 +18,7 @@ func newAnswerer(l *Leg) *answerer {
 	if l.Spec.Warmup == 0 {
 		t.m.start(l.since(), 0)
 	}
-	if l.plain && t.echo && !l.Spec.Lossy() && l.Spec.Op != Inject {
+	if l.plain && t.echo && !l.Spec.Lossy() && l.Spec.Op == TSend {
 		l.echoes = t
 	}
 	return t
@@ -49,7 +49,7 @@ func (t *answerer) answer(s *Slot) (ok bool, err error) {
 		b = s.Buf[:s.len]
 	}
 	if ok, err = t.Conn.Send(b, s.num, s); err != nil {
-		return false, postError(err)
+		return false, PostError(err)
 	}
 	if !ok {
 		t.later = append(t.later, s)

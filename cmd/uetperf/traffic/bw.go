@@ -104,7 +104,7 @@ func (t *stream) postEach(most int64) error {
 		}
 		ok, err := t.call(b, t.posted)
 		if err != nil {
-			return postError(err)
+			return PostError(err)
 		}
 		if !ok {
 			if timed {

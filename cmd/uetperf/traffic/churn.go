@@ -77,12 +77,12 @@ func (t *churn) Post() (time.Duration, error) {
 		ok, err := t.Conn.Send(t.tx[0].Buf, t.n, &t.tx[0])
 		switch {
 		case err != nil:
-			return 0, t.fail(postError(err))
+			return 0, t.fail(PostError(err))
 		case ok:
 			t.stage = churnAsked
 			return Idle, nil
 		case now >= t.asked+t.patience():
-			return 0, t.fail(postError(errNoReply))
+			return 0, t.fail(PostError(errNoReply))
 		}
 		return 0, nil
 	case churnAsked:

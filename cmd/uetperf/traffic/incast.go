@@ -120,7 +120,7 @@ func (t *sender) post() (bool, error) {
 	t.fill(b.Buf, uint64(n))
 	ok, err := t.Conn.Send(b.Buf, n, b)
 	if err != nil {
-		return false, postError(err)
+		return false, PostError(err)
 	}
 	if ok {
 		t.ready = t.ready[:len(t.ready)-1]

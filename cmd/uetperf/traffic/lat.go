@@ -87,7 +87,7 @@ func (t *pingpong) Post() (time.Duration, error) {
 	b := t.slot()
 	ok, err := t.post(b, t.n)
 	if err != nil {
-		return 0, postError(err)
+		return 0, PostError(err)
 	}
 	if !ok {
 		return 0, nil

@@ -41,7 +41,7 @@ type Leg struct {
 	test    Test      // made in the first turn
 	stream  *stream   // test, if it is one whose messages are neither lost nor checked
 	ping    *pingpong // test, if it is a pingpong of that kind
-	echoes  *answerer // test, if it sends back messages of that kind
+	echoes  *answerer // test, if it sends back messages of that kind, and is not injected
 	plain   bool      // what is posted are messages whose contents nobody checks
 	again   []*Slot   // receives that found no room
 	posts   int64     // receives posted
@@ -231,11 +231,9 @@ func (l *Leg) Take(cs []Completion) error {
 		return l.stream.takeSimply(cs)
 	case l.ping != nil:
 		for i := range cs {
-			l.Note(cs[i].Slot, cs[i].Sent)
+			l.ping.Took(cs[i].Slot, cs[i].Sent)
 		}
 		return nil
-	case l.echoes != nil:
-		return l.echoes.takeSimply(cs)
 	}
 	for i := range cs {
 		if err := l.test.Take(&cs[i]); err != nil {
@@ -249,16 +247,7 @@ func (l *Leg) Take(cs []Completion) error {
 // posted. It returns how long to wait for the next turn, and whether the leg has ended. After
 // an error the leg has ended, too.
 func (l *Leg) Turn(n int) (wait time.Duration, over bool, err error) {
-	if l.ping != nil {
-		var ok bool
-		if ok, err = l.ping.turnSimply(); ok && err == nil {
-			return Idle, false, nil
-		}
-	}
-	if err == nil {
-		over, err = l.look(n)
-	}
-	if err == nil && !over {
+	if over, err = l.look(n); err == nil && !over {
 		if l.linger {
 			return Idle, l.Over.Load(), nil
 		}
@@ -376,7 +365,7 @@ func (l *Leg) recv(s *Slot) error {
 // unposted keeps a receive that found no room for later.
 func (l *Leg) unposted(s *Slot, err error) error {
 	if err != nil {
-		return postError(err)
+		return PostError(err)
 	}
 	l.again = append(l.again, s)
 	return nil
@@ -440,5 +429,5 @@ func (l *Leg) compare(c *Completion) {
 	l.countChecked(dup, wrong)
 }
 
-// postError is the error of a message or a receive that could not be posted.
-func postError(err error) error { return fmt.Errorf("post: %w", err) }
+// PostError is the error of a message or a receive that could not be posted.
+func PostError(err error) error { return fmt.Errorf("post: %w", err) }

@@ -111,7 +111,7 @@ func (t *exchange) Post() (time.Duration, error) {
 		}
 		ok, err := t.post(b, t.posted)
 		if err != nil {
-			return 0, postError(err)
+			return 0, PostError(err)
 		}
 		if !ok {
 			break

@@ -106,7 +106,7 @@ func (p *pace) tell(l *Leg) error {
 		}
 		ok, err := l.Conn.Send(s.Buf, wordBit|p.top, s)
 		if err != nil {
-			return postError(err)
+			return PostError(err)
 		}
 		if s.busy = ok; ok {
 			p.told = p.top

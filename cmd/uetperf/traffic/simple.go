@@ -1,5 +1,7 @@
 package traffic
 
+import "time"
+
 // postSimply is postEach for many messages of a stream of which nothing is lost, checked or
 // injected. A sender of 8-byte messages does little else than this for each.
 func (t *stream) postSimply(most int64) error {
@@ -31,7 +33,7 @@ func (t *stream) postSimply(most int64) error {
 	}
 	t.ready = append(t.ready[:kept], next...)
 	if err != nil {
-		return postError(err)
+		return PostError(err)
 	}
 	return nil
 }
@@ -58,13 +60,19 @@ func (t *stream) begunAll(some []*Slot, sent int) {
 	}
 }
 
-// Plain reports whether the owner of the leg may call Note for each completion, where it otherwise calls
-// Take.
-func (l *Leg) Plain() bool { return l.ping != nil && !l.linger }
+// Rounds are the round trips of a pingpong that are like each other: nothing is lost, checked, numbered
+// or injected. The owner of the leg may make them itself, which takes less time than turns: it calls Took
+// for each completion, and Next when one has ended.
+type Rounds struct{ *pingpong }
 
-// Note is Take for one completion of a Plain leg.
-func (l *Leg) Note(s *Slot, sent bool) {
+// Rounds returns the round trips that the owner of the leg may make now. ok is false if it must take turns.
+func (l *Leg) Rounds() (r Rounds, ok bool) {
 	t := l.ping
+	return Rounds{t}, t != nil && t.steady && t.away && !l.linger
+}
+
+// Took is Take for one completion.
+func (t *pingpong) Took(s *Slot, sent bool) {
 	if sent {
 		s.busy = false
 		t.done++
@@ -75,71 +83,92 @@ func (l *Leg) Note(s *Slot, sent bool) {
 	t.out = s
 }
 
+// Ended reports whether the round trip has ended, so that Next may be called.
+func (r Rounds) Ended() bool {
+	return r.away && r.back && !r.tx[r.next()].busy
+}
+
+// Next begins the next round trip: the owner sends the bytes of the slot and calls Sent or, if there is no
+// room, Full. Next returns nil if a turn must be taken first. now is the time by the Conn.
+func (r Rounds) Next(now time.Duration) *Slot {
+	t := r.pingpong
+	now -= t.begun
+	if t.n+1 >= t.total || now >= t.until || len(t.again) > 0 || t.Stop.Load() || t.Aborted.Load() {
+		return nil
+	}
+	t.rtt = now - t.begin
+	t.begin, t.last, t.n, t.i = now, now, t.n+1, t.next()
+	return &t.tx[t.i]
+}
+
+// Full leaves it to turns to send what Next returned.
+func (r Rounds) Full() { r.filled, r.away = true, false }
+
+// Sent does what is left of the last round trip while the next is under way. It returns the slot to
+// receive in again. The owner calls Refused if that is not possible.
+func (r Rounds) Sent() *Slot {
+	t := r.pingpong
+	t.tx[t.i].busy, t.back = true, false
+	t.Live.Store(t.n)
+	t.hist.record(t.rtt/2, 1)
+	s := t.out
+	t.out = nil
+	s.seq = t.posts
+	t.posts++
+	return s
+}
+
+// Refused is called when a receive was not posted. A turn tries again, unless err says that there is more
+// to it than room.
+func (l *Leg) Refused(s *Slot, err error) error {
+	l.posts--
+	return l.unposted(s, err)
+}
+
 // settle is called when the clock of the test has started. From now on a round trip of many is like the
 // one before.
 func (t *pingpong) settle() {
 	s := t.Spec
-	t.steady = t.ping == t && s.Test == Lat && s.Op != Inject && s.Interval == 0 && t.Reply == nil
+	t.steady = t.ping == t && s.Test == Lat && s.Op == TSend && s.Interval == 0 && t.Reply == nil
 	if t.until = 1<<63 - 1; s.Iters == 0 {
 		t.until = t.m.from + s.Time
 	}
 }
 
-// turnSimply is Turn where a round trip has ended that was like the one before, and another follows. It
-// returns false if that is not so, or if there is no room: a usual turn does what is to be done then. The
-// other end waits for what is done before the message is sent, so most is done after that.
-func (t *pingpong) turnSimply() (bool, error) {
-	i := t.next()
-	b := &t.tx[i]
-	if !t.steady || !t.away || !t.back || b.busy || t.n+1 >= t.total || len(t.again) > 0 || t.Stop.Load() || t.Aborted.Load() {
-		return false, nil
+// Echoes are the messages of a pingpong that the server sends back, where they are like those of Rounds. The
+// owner of the leg may do it itself: for each completion of a receive it calls Got and sends the bytes,
+// for each of a send it calls Back and posts the receive. The answers come first: receives are posted
+// again while they are under way.
+type Echoes struct{ *answerer }
+
+// Echoes returns the messages that the owner of the leg may send back now. ok is false if it must take
+// turns.
+func (l *Leg) Echoes() (e Echoes, ok bool) {
+	t := l.echoes
+	if t == nil || l.linger {
+		return Echoes{}, false
 	}
-	now := t.since()
-	if now >= t.until {
-		return false, nil
-	}
-	rtt := now - t.begin
-	t.begin, t.last, t.n, t.i = now, now, t.n+1, i
-	ok, err := t.Conn.Send(b.Buf, t.n, b)
-	if err != nil {
-		return false, postError(err)
-	}
-	if !ok { // Post tries again
-		t.rtt, t.filled, t.away = rtt, true, false
-		return false, nil
-	}
-	b.busy, t.back = true, false
-	t.Live.Store(t.n)
-	t.hist.record(rtt/2, 1)
-	out := t.out
-	t.out = nil
-	return true, t.recv(out)
+	return Echoes{t}, t.m.on && Echoes{t}.Goes()
 }
 
-// takeSimply is Take for messages that are sent back, and are neither lost nor checked. The answers come
-// first: receives are posted again while they are under way.
-func (t *answerer) takeSimply(cs []Completion) error {
-	for i := range cs {
-		c := &cs[i]
-		if c.Sent {
-			continue
-		}
-		t.got++
-		c.num, c.len = c.Seq, min(c.Len, len(c.Buf))
-		if _, err := t.answer(c.Slot); err != nil {
-			return err
-		}
-	}
-	if !t.m.on && t.got >= t.Spec.Warmup {
-		t.m.start(t.since(), t.got)
-	}
-	for i := range cs {
-		if !cs[i].Sent {
-			continue
-		}
-		if err := t.answeredOne(cs[i].Slot); err != nil {
-			return err
-		}
-	}
-	return nil
+// Goes reports whether the owner may go on. Otherwise it must take a turn.
+func (e Echoes) Goes() bool {
+	return e.PeerSent.Load() < 0 && len(e.later) == 0 && len(e.again) == 0 && !e.Aborted.Load()
+}
+
+// Got returns the bytes of a message to send back. The owner calls Full if there is no room for them.
+func (e Echoes) Got(s *Slot, n int) []byte {
+	e.got++
+	s.len = min(n, len(s.Buf))
+	return s.Buf[:s.len]
+}
+
+// Full leaves it to turns to send a message back.
+func (e Echoes) Full(s *Slot) { e.later = append(e.later, s) }
+
+// Back is called when a message was sent back. The owner posts the receive, or calls Refused.
+func (e Echoes) Back(s *Slot) {
+	e.answered++
+	s.seq = e.posts
+	e.posts++
 }

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"fmt"
 	"net/netip"
+	"runtime"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -15,7 +16,12 @@ import (
 	"github.com/uetkit/uetkit/transport"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) {
+	if runtime.GOMAXPROCS(0) == 1 {
+		runtime.GOMAXPROCS(2) // with one nobody naps
+	}
+	goleak.VerifyTestMain(m)
+}
 
 var ackBytes = []byte("ack")
 

@@ -14,7 +14,7 @@ import (
 // Nap reports false, at once, if the reader must Arm: another one naps or is armed, too many
 // threads of the process nap, or the Conn cannot.
 func (d *Driver) Nap(limit time.Duration) bool {
-	if d.armed.Load() > 0 || !nappers.enter() {
+	if d.armed.Load() > 0 || !nappers.enter(d.cpu.longOnes != 0 || d.Crowded()) {
 		return false
 	}
 	defer nappers.leave()
@@ -70,11 +70,20 @@ var nappers napCount
 
 type napCount struct{ n atomic.Int32 }
 
-// enter counts one more, if that leaves a processor (P) to other goroutines: the scheduler takes
-// that of a napping thread away only late. A process with one processor may nap, because a nap
-// is short.
-func (c *napCount) enter() bool {
-	if int(c.n.Add(1)) <= max(1, runtime.GOMAXPROCS(0)-1) {
+// mostNappers is how many threads may nap in a process with that many processors (P): one stays
+// for other goroutines, because the scheduler takes that of a napping thread away only late,
+// after 10 to 20 ms. In a process with one, a thread naps only if the processor is crowded: then
+// it is late anyway.
+func mostNappers(procs int, crowded bool) int {
+	if procs == 1 && crowded {
+		return 1
+	}
+	return procs - 1
+}
+
+// enter counts one more, if mostNappers allows it.
+func (c *napCount) enter(crowded bool) bool {
+	if int(c.n.Add(1)) <= mostNappers(runtime.GOMAXPROCS(0), crowded) {
 		return true
 	}
 	c.n.Add(-1)

@@ -118,14 +118,23 @@ func TestNapIsForOneThatWaitsAlone(t *testing.T) {
 }
 
 func TestNapLeavesAProcessor(t *testing.T) {
-	// Of the processors of the scheduler one stays for those that do not nap.
+	// Of the processors of the scheduler one stays for those that do not nap, unless there is but
+	// one, which other threads take as well.
+	for _, c := range []struct {
+		procs, want int
+		crowded     bool
+	}{{1, 0, false}, {1, 1, true}, {2, 1, false}, {2, 1, true}, {8, 7, true}} {
+		if got := mostNappers(c.procs, c.crowded); got != c.want {
+			t.Errorf("%+v: %d nap", c, got)
+		}
+	}
 	synctest.Test(t, func(t *testing.T) {
 		r := bubbleRig(t, false)
 		n := 0
-		for nappers.enter() {
+		for nappers.enter(true) {
 			n++
 		}
-		if want := max(1, runtime.GOMAXPROCS(0)-1); n != want || r.Nap(time.Minute) {
+		if want := mostNappers(runtime.GOMAXPROCS(0), true); n != want || r.Nap(time.Minute) {
 			t.Errorf("%d nap at once, want %d and no more", n, want)
 		}
 		for range n {

@@ -149,20 +149,24 @@ func (l *leg) loop() error {
 		if over || err != nil {
 			return err
 		}
+		if r, ok := l.Rounds(); ok {
+			if err := l.rounds(r); err != nil {
+				return err
+			}
+			continue
+		}
+		if e, ok := l.Echoes(); ok {
+			if err := l.echo(e); err != nil {
+				return err
+			}
+			continue
+		}
 		if n, err = l.p.read(wait, l.Rests()); err != nil {
 			if err = l.Failed(err); err != nil {
 				return err
 			}
 		}
 		if n == 0 {
-			continue
-		}
-		if l.Plain() {
-			for i := range l.p.ents[:n] {
-				e := &l.p.ents[i]
-				s, _ := e.Context.(*traffic.Slot)
-				l.Note(s, e.Flags&fi.Send != 0)
-			}
 			continue
 		}
 		if err := l.Take(l.completed(l.p.ents[:n])); err != nil {
