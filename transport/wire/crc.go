@@ -62,6 +62,10 @@ func CRC(state uint32, b []byte) uint32 {
 	if len(b) < shortLen {
 		return crcShort(state, b)
 	}
+	if hasLong {
+		n := len(b) &^ 63
+		return crcShort(crcLong(state, b[:n]), b[n:])
+	}
 	return crc32.Update(state, castagnoli, b)
 }
 

@@ -29,6 +29,27 @@ func TestCRCKnown(t *testing.T) {
 	}
 }
 
+// CRC gives what hash/crc32 gives, for any length, state and place in memory.
+func TestCRCLong(t *testing.T) {
+	rng := rand.New(rand.NewPCG(3, 4))
+	buf := make([]byte, 9000+64)
+	for i := range buf {
+		buf[i] = byte(rng.Uint32())
+	}
+	for n := range 2100 {
+		b, state := buf[rng.IntN(64):][:n], rng.Uint32()
+		if got, want := CRC(state, b), crc32.Update(state, castagnoli, b); got != want {
+			t.Fatalf("%d bytes from %#x: %#x, want %#x", n, state, got, want)
+		}
+	}
+	for range 2000 {
+		b, state := buf[rng.IntN(64):][:rng.IntN(9000)], rng.Uint32()
+		if got, want := CRC(state, b), crc32.Update(state, castagnoli, b); got != want {
+			t.Fatalf("%d bytes from %#x: %#x, want %#x", len(b), state, got, want)
+		}
+	}
+}
+
 // Whole packets from the IP header on have the right CRC. It covers the addresses and
 // everything behind the IP header, with a UDP checksum of 0.
 func TestCRCPackets(t *testing.T) {
