@@ -64,6 +64,7 @@ func (f *FEP) startCredit() {
 	if room == 0 && f.cfg.LineRate == 0 {
 		room = f.cfg.Window
 	}
+	f.extra, f.grants = true, 1
 	f.credit = &crediting{
 		grants: cms.NewGrants(cms.GrantConfig{MTU: f.packetMost(), Most: f.cfg.Window, Rate: f.cfg.LineRate, Room: room, BaseRTT: f.cfg.BaseRTT}),
 		lastID: uint8(f.rng.Uint32()),

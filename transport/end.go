@@ -15,7 +15,7 @@ func (f *FEP) End(now time.Duration) {
 		return
 	}
 	f.now = now
-	f.ended = true
+	f.ended, f.watched = true, true
 	f.ses.End()
 	f.pds.Abort(now)
 	f.failIdem(NoPeer, ses.Closed)

@@ -49,8 +49,11 @@ type FEP struct {
 	form      format
 	rx        intake
 	talks     talks
+	grants    int32 // 1: this FEP grants credit
 
 	unusual bool // barred or cfg.Datagram
+	watched bool // notes are taken, or ended
+	extra   bool // there is credit, or idem has a table
 	barred  bool // Leave or Close was called
 	closed  bool
 	ended   bool // End was called
@@ -86,7 +89,7 @@ func New(cfg Config, rng *rand.Rand) (*FEP, error) {
 	f.rx.outer.become(&f.local[0], -1, &f.local[0], &f.local[0]) // any valid value, of no path
 	f.rx.in.From = f.local[0]
 	if cfg.Notes {
-		f.notes = &notes{}
+		f.notes, f.watched = &notes{}, true
 	}
 	cfg.Messages.RNRTimeout, cfg.Messages.Halt, cfg.Messages.FirstAsk, cfg.Seed = cfg.RNRTimeout, cfg.Halt, cfg.PayloadMTU, rng.Uint64()
 	if cfg.FirstID == 0 {
@@ -141,7 +144,6 @@ func (f *FEP) Post(now time.Duration, op *Op) error {
 		return f.postUnusual(now, op)
 	}
 	f.now = now
-	rare := op.Fence
 	switch {
 	case op.Kind >= OpRecv:
 		if int(op.Peer) >= len(f.peers) {
@@ -161,7 +163,6 @@ func (f *FEP) Post(now time.Duration, op *Op) error {
 		if op.Kind&1 == 0 {
 			panic("BUG: transport: unknown operation kind")
 		}
-		rare = rare || reads(op.Kind)
 		if op.Idempotent && op.Peer != NoPeer && int(op.Peer) < len(f.peers) {
 			if taken, err := f.postIdempotent(now, op); taken {
 				return err
@@ -186,8 +187,6 @@ func (f *FEP) Post(now time.Duration, op *Op) error {
 		ln = &f.lanes[short.Slot] // the same lane that f.lane would return
 	} else if ln = f.lane(now, op.Peer, p, f.laneLen(op, n), op.Ordered); ln == nil {
 		return ErrFull // no PDC can be opened now
-	} else {
-		rare = rare || uint(n) >= f.lendMin
 	}
 	sends := f.ses.Sends()
 	h, err := f.ses.Send(now, op, n)
@@ -201,7 +200,7 @@ func (f *FEP) Post(now time.Duration, op *Op) error {
 	answer := p.speak(sends)
 	f.talks.answer = answer && p.talk.goesOn
 	p.talk.answer = answer && op.Level < LevelDelivery && !op.Visible // otherwise somebody waits for the completion
-	if rare || f.ses.SomeFences() {
+	if op.Fence || op.Kind < OpSend && reads(op.Kind) || uint(n) >= f.lendMin || f.ses.SomeFences() {
 		var held bool
 		if n, held = f.postedRare(op, h, p, ln, n); held {
 			return nil
@@ -312,11 +311,8 @@ func (f *FEP) Advance(now time.Duration) {
 	}
 	f.pds.Advance(now)
 	f.heed()
-	if f.credit != nil {
-		f.advanceCredit(now)
-	}
-	if f.idem.table != nil {
-		f.advanceIdem(now)
+	if f.extra {
+		f.advanceExtra(now)
 	}
 	if f.todo.earlyAt|f.todo.searchAt != 0 {
 		if f.todo.earlyAt != 0 && now >= f.todo.earlyAt {
@@ -341,6 +337,16 @@ func (f *FEP) Advance(now time.Duration) {
 	}
 	if f.book.lingering.len() > 0 {
 		f.sweepPeers()
+	}
+}
+
+// advanceExtra is what Advance does for receiver credit and idempotent operations.
+func (f *FEP) advanceExtra(now time.Duration) {
+	if f.credit != nil {
+		f.advanceCredit(now)
+	}
+	if f.idem.table != nil {
+		f.advanceIdem(now)
 	}
 }
 
@@ -372,11 +378,11 @@ func (f *FEP) loose() bool { return f.pds.Loose() || f.other }
 // Flush makes every waiting ACK due. The caller calls it at the end of its turn.
 func (f *FEP) Flush(now time.Duration) {
 	f.now = now
-	if f.talks.turns.len() > 0 {
+	if f.talks.turns.n|f.grants != 0 {
 		f.passTurns()
-	}
-	if f.credit != nil {
-		f.grant(now)
+		if f.credit != nil {
+			f.grant(now)
+		}
 	}
 	f.dueAcks()
 }
@@ -400,7 +406,7 @@ func (f *FEP) Owes() bool { return f.todo.acks.len() > 0 }
 // NextTimeout is the latest time to call Advance, 0 if there is no timer.
 func (f *FEP) NextTimeout() time.Duration {
 	t := sooner(f.pds.NextTimeout(), f.todo.ackAt)
-	if f.todo.earlyAt|f.talks.restAt|f.todo.searchAt|f.todo.keyless != 0 || f.idem.table != nil || f.credit != nil || f.ses.Waits() {
+	if f.todo.earlyAt|f.talks.restAt|f.todo.searchAt|f.todo.keyless != 0 || f.extra || f.ses.Waits() {
 		t = sooner(t, f.nextRare())
 	}
 	return t

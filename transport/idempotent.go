@@ -57,6 +57,7 @@ func (f *FEP) postIdempotent(now time.Duration, op *Op) (taken bool, err error) 
 	p.talk.heard = 0 // as after any other operation, the next message is no answer to what came before
 	if f.idem.table == nil {
 		f.idem.queues = map[PeerID]*idemQueue{}
+		f.extra = true
 		f.idem.table = rudi.New(rudi.Config{
 			RTOInit: f.cfg.RTOInit, RTOMax: f.cfg.RTOMax, PeerTimeout: f.cfg.PeerTimeout, FirstID: f.rng.Uint32(),
 		})

@@ -32,11 +32,13 @@ type intake struct {
 // Receive processes a received train. It borrows d.
 func (f *FEP) Receive(now time.Duration, d *dgram.Datagram) {
 	f.now = now
-	if f.notes != nil {
-		f.notes.begin()
-	}
-	if f.ended {
-		return
+	if f.watched {
+		if f.notes != nil {
+			f.notes.begin()
+		}
+		if f.ended {
+			return
+		}
 	}
 	f.rx.in.Now, f.rx.in.CE = now, d.ECN() == dgram.CE
 	f.stats.RxTrains++
@@ -481,11 +483,11 @@ func (f *FEP) execute(p *pds.PDC, next wire.NextHdr, body []byte) {
 	src := &f.rx.src
 	src.Peer, src.PDC, src.Now, src.Behind = p.Peer, p.Slot, now, 0
 	src.Later, src.First, src.Unproven, src.Ordered = false, false, false, false
-	if !m.Next { // the next packet is of a RUD PDC of a source that is proven
+	if !m.Next { // the next packet is of a RUD PDC of a source that is proven, and none before it is missing
 		src.First, src.Unproven, src.Ordered = p.First(m.PSN), p.Unproven(), p.Mode() == wire.ROD
-	}
-	if p.Later(m.PSN) {
-		src.Later, src.Behind = true, p.Behind(m.PSN)
+		if p.Later(m.PSN) {
+			src.Later, src.Behind = true, p.Behind(m.PSN)
+		}
 	}
 	if next != wire.NextReqStd {
 		src.PSN, src.Most = m.PSN, uint32(f.peers[p.Peer].mtu)

@@ -309,19 +309,13 @@ func (f *FEP) ride(now time.Duration, p *peer) {
 // message, or the rest of it, and is all that is to be sent to the peer. It returns false
 // if fillData is needed, whether it sent the packet or not.
 func (f *FEP) fillAlone(now time.Duration, id PeerID, p *peer) bool {
-	if p.data.len() != 1 {
+	if p.data.len() != 1 || f.credit != nil {
 		return false
 	}
 	ln := &f.lanes[p.data.front()]
 	pdc := ln.pdc
 	if ln.q.len() != 1 || PeerID(pdc.Peer) != id || !pdc.Usable() || pdc.Lost() || pdc.Stopped() {
 		return false
-	}
-	if f.credit != nil {
-		f.wants(now, p, pdc)
-		if pdc.Announce(now); pdc.Lost() {
-			return false
-		}
 	}
 	h := ln.q.front()
 	pc, _ := f.ses.Peek(h, int(p.mtu))
@@ -344,9 +338,6 @@ func (f *FEP) fillAlone(now time.Duration, id PeerID, p *peer) bool {
 	ln.q.clear()
 	ln.begun, ln.bytes = 0, 0
 	f.todo.queued--
-	if f.credit != nil {
-		f.wants(now, p, pdc)
-	}
 	if !pdc.Usable() {
 		return false // this was the last packet of the PDC
 	}

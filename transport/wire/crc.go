@@ -62,6 +62,11 @@ func CRC(state uint32, b []byte) uint32 {
 	if len(b) < shortLen {
 		return crcShort(state, b)
 	}
+	return long(state, b)
+}
+
+// long is CRC of shortLen bytes or more.
+func long(state uint32, b []byte) uint32 {
 	if hasLong {
 		n := len(b) &^ 63
 		return crcShort(crcLong(state, b[:n]), b[n:])

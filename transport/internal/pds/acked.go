@@ -557,7 +557,7 @@ func (p *PDC) becomeIdle(now time.Duration) {
 		tx.waitFor, tx.rnrSince, tx.shortSince, tx.holeAt = 0, 0, 0, 0
 		tx.rough, tx.tookBack = false, false
 	}
-	if tx.rtos = 0; tx.shutSince == 0 || tx.shutAt != tx.cack {
+	if tx.rtos = 0; tx.probes != 0 && (tx.shutSince == 0 || tx.shutAt != tx.cack) {
 		tx.probes = 0 // otherwise the PDC is shut, and they are the questions why
 	}
 	tx.probeOwed, tx.askOwed = false, false
