@@ -45,13 +45,13 @@ func (f *FEP) Receive(now time.Duration, d *dgram.Datagram) {
 	f.stats.RxBytes += uint64(len(d.Data))
 	// The source is checked again only if the train did not come the same way as the one
 	// before.
-	if !f.rx.outer.of(&d.Remote, d.Path) {
+	if !f.rx.outer.of(&d.Remote, d.Path) && !f.familiar(d) {
 		if f.own(d) {
 			f.drop(DropSelf)
 			f.notes.dropped(d, DropSelf)
 			return
 		}
-		if !f.familiar(d) && !f.source(d) {
+		if !f.source(d) {
 			f.drop(DropSource)
 			f.notes.dropped(d, DropSource)
 			return

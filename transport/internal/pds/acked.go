@@ -204,7 +204,7 @@ func (t *Table) ReceivePlain(in *Arrival, p *PDC, h *wire.PlainAck) (msg uint32,
 	for tx.una = una + 1; tx.una != tx.nxt && tx.at(tx.una).state == pktFinished; {
 		tx.una++ // an earlier ACK named it
 	}
-	if tx.room.limit == 0 {
+	if !tx.limited {
 		tx.mprAt, tx.window = una, windowOf(h.MPR())
 	} else {
 		tx.offered(una, h.MPR())
@@ -400,7 +400,7 @@ func (tx *txDir) offered(cack wire.PSN, mpr uint8) {
 		return
 	}
 	n := windowOf(mpr)
-	if tx.room.limit != 0 {
+	if tx.limited {
 		n = tx.wider(cack, n)
 	}
 	tx.mprAt, tx.window = cack, n

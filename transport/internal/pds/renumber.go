@@ -17,7 +17,7 @@ func (p *PDC) restamp(now time.Duration, start wire.PSN) {
 	tx.una, tx.nxt, tx.cack = tx.una.Add(delta), tx.nxt.Add(delta), tx.cack.Add(delta)
 	tx.lostHint, tx.mprAt = tx.una, start-2
 	tx.holeAt, tx.longSince = 0, 0
-	tx.window, tx.room = defaultWindow, room{}
+	tx.window, tx.room, tx.limited = defaultWindow, room{}, false
 	tx.first = tx.first.Add(delta)
 	if n == 0 {
 		return

@@ -50,7 +50,7 @@ func (p *PDC) beyond(now time.Duration, psn wire.PSN, k *txPkt) {
 			r.wait = min(2*r.wait, maxRoomWait)
 		}
 		r.limit, r.step, r.since, r.used = n, 1, tx.cack, false
-		tx.window = min(tx.window, n)
+		tx.window, tx.limited = min(tx.window, n), true
 	}
 	if p.mode == wire.ROD {
 		p.takenBack(now, k)
@@ -73,7 +73,7 @@ func (tx *txDir) wider(cack wire.PSN, offered int32) int32 {
 		r.since, r.used = cack, false
 	}
 	if r.limit >= offered {
-		*r = room{}
+		*r, tx.limited = room{}, false
 		return offered
 	}
 	return r.limit

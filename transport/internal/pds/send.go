@@ -22,6 +22,7 @@ type txDir struct {
 	late     bool     // Table.late has promised responses
 	lateOwed uint8    // ACK_REQs owed about them
 	heardBy  uint8    // the path that the latest answer came by
+	limited  bool     // room has a limit
 	seq      uint32   // transmissions so far
 	mprAt    wire.PSN // CACK of the ACK that set window
 

@@ -195,7 +195,7 @@ func (p *PDC) Hold(on bool) {
 
 // Stopped reports whether no new packet may leave: void packets are outstanding on a ROD PDC, and
 // what they stand for goes first; or the owner holds it.
-func (p *PDC) Stopped() bool { return p.tx.voids != 0 && p.inOrder() }
+func (p *PDC) Stopped() bool { return p.inOrder() && p.tx.voids != 0 }
 
 // inOrder reports whether packets that are sent must not overtake each other. Read data may, by ROD, too:
 // each part has its place.
