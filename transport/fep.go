@@ -49,7 +49,7 @@ type FEP struct {
 	form      format
 	rx        intake
 	talks     talks
-	grants    int32 // 1: this FEP grants credit
+	grants    int32 // 1: this FEP grants credit; a number, so that Flush asks once for this and for turns
 
 	unusual bool // barred or cfg.Datagram
 	watched bool // notes are taken, or ended

@@ -176,20 +176,23 @@ func TestFallbackForAll(t *testing.T) {
 	}
 }
 
+// goesThrough sends n bytes in datagrams of seg from a to b, and checks that they arrive.
+func goesThrough(t *testing.T, a, b *Conn, n, seg int) {
+	t.Helper()
+	d := train(b, 1, n, seg)
+	send(t, a, d)
+	want := cut(d)
+	ps, _ := receive(t, b, len(want))
+	same(t, ps, want)
+}
+
 // A socket whose trains were of short segments gives that size up when longer datagrams come singly:
 // each of those would cost a control message.
 func TestSegmentSizeIsGivenUp(t *testing.T) {
 	a, b := open(t, loopback4, Config{}), open(t, loopback4, Config{})
 	needGSO(t, a)
 	s := &directOf(a).socks[0]
-	through := func(n, seg int) {
-		t.Helper()
-		d := train(b, 1, n, seg)
-		send(t, a, d)
-		want := cut(d)
-		ps, _ := receive(t, b, len(want))
-		same(t, ps, want)
-	}
+	through := func(n, seg int) { t.Helper(); goesThrough(t, a, b, n, seg) }
 	for range stickAfter {
 		through(72, 36)
 	}
@@ -215,14 +218,7 @@ func TestSegmentSizeOfAMixture(t *testing.T) {
 	a, b := open(t, loopback4, Config{}), open(t, loopback4, Config{})
 	needGSO(t, a)
 	s := &directOf(a).socks[0]
-	through := func(n, seg int) {
-		t.Helper()
-		d := train(b, 1, n, seg)
-		send(t, a, d)
-		want := cut(d)
-		ps, _ := receive(t, b, len(want))
-		same(t, ps, want)
-	}
+	through := func(n, seg int) { t.Helper(); goesThrough(t, a, b, n, seg) }
 	for range stickAfter {
 		through(72, 48) // what leaves while nothing goes well
 	}

@@ -19,7 +19,7 @@ type pingpong struct {
 	out    *Slot         // the slot whose receive is to be posted again
 	missed int64         // round trips without an answer in time
 	lost   bool          // the last one has none
-	steady bool          // turnSimply may take the turns
+	steady bool          // the round trips are Rounds
 	until  time.Duration // when the test is to end by time
 	// filled says that the next message only waits for room, away that it is under way, back
 	// that it came back, drained that no other follows.

@@ -41,7 +41,7 @@ type Leg struct {
 	test    Test      // made in the first turn
 	stream  *stream   // test, if it is one whose messages are neither lost nor checked
 	ping    *pingpong // test, if it is a pingpong of that kind
-	echoes  *answerer // test, if it sends back messages of that kind, and is not injected
+	echoes  *answerer // test, if it sends back messages as Echoes are
 	plain   bool      // what is posted are messages whose contents nobody checks
 	again   []*Slot   // receives that found no room
 	posts   int64     // receives posted
