@@ -87,7 +87,10 @@ func New(cfg Config, rng *rand.Rand) (*FEP, error) {
 	}
 	f.form.init(&cfg)
 	f.rx.outer.become(&f.local[0], -1, &f.local[0], &f.local[0]) // any valid value, of no path
-	f.rx.in.From = f.local[0]
+	f.rx.in.From, f.rx.seen = f.local[0], &f.rx.in.From
+	if f.form.standard {
+		f.rx.seen = &f.rx.outer.remote
+	}
 	if cfg.Notes {
 		f.notes, f.watched = &notes{}, true
 	}

@@ -75,7 +75,7 @@ func (f *FEP) noted(d *dgram.Datagram, b []byte) {
 	}
 	n.open = nil
 	was, dup, ooo, cut := f.Stats().Drops, f.pds.Stats.RxDup, f.pds.Stats.RxOOO, f.stats.RxTrimmed
-	f.packet(d, b)
+	f.packet(d, b, nil)
 	if n.open != nil {
 		note.Plain = n.keep(n.open)
 		n.open = nil

@@ -143,3 +143,28 @@ func TestOuterIsOfThePort(t *testing.T) {
 		}
 	}
 }
+
+// With Standard encapsulation one peer sends from several ports. The CRC state of a train from one
+// does not serve for those from another.
+func TestStandardSourceIsSeen(t *testing.T) {
+	p := newPipe(t, func(c *Config) {
+		c.Encapsulation, c.Paths = wire.Standard, []uint16{4793, 50001, 50002}
+	})
+	ports := map[uint16]int{}
+	for i := range 60 {
+		p.post(p.b, Op{Kind: OpRecv, Buf: make([]byte, 8)})
+		p.post(p.a, Op{Kind: OpSend, Peer: p.toB, RI: 15, Buf: make([]byte, 8)})
+		for p.a.Transmit(p.now, &p.d) {
+			port := p.a.cfg.Paths[p.d.Path]
+			ports[port]++
+			p.b.Receive(p.now, &dgram.Datagram{Data: p.d.Data, Seg: p.d.Seg, Remote: netip.AddrPortFrom(p.a.cfg.Local.Addr(), port)})
+		}
+		if n := p.b.Stats().Drops[DropCRC]; n != 0 {
+			t.Fatalf("message %d: %d packets dropped for their CRC, ports %v", i, n, ports)
+		}
+		p.exchange()
+	}
+	if ports[4793] == 0 || len(ports) != 3 {
+		t.Errorf("ports %v: the test does not test", ports)
+	}
+}

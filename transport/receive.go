@@ -22,11 +22,14 @@ type intake struct {
 	meta  pds.Meta
 	src   ses.Source // of the request that is executed
 	rsp   wire.Rsp
-	outer outer // of the train that the packet came in
-	req   wire.Req
-	ack   wire.Ack
-	read  wire.RspData // of an ACK with read data
-	data  []byte       // behind it
+	outer outer // of the train that the packet came in; remote only if seen is it
+	// seen is the source of the train: in.From, but with Standard encapsulation outer.remote, as there
+	// in.From has another port.
+	seen *netip.AddrPort
+	req  wire.Req
+	ack  wire.Ack
+	read wire.RspData // of an ACK with read data
+	data []byte       // behind it
 }
 
 // Receive processes a received train. It borrows d.
@@ -45,16 +48,19 @@ func (f *FEP) Receive(now time.Duration, d *dgram.Datagram) {
 	f.stats.RxBytes += uint64(len(d.Data))
 	// The source is checked again only if the train did not come the same way as the one
 	// before.
-	if !f.rx.outer.of(&d.Remote, d.Path) && !f.familiar(d) {
-		if f.own(d) {
-			f.drop(DropSelf)
-			f.notes.dropped(d, DropSelf)
-			return
-		}
-		if !f.source(d) {
-			f.drop(DropSource)
-			f.notes.dropped(d, DropSource)
-			return
+	var p *pds.PDC // that the first packet names, if it was looked up
+	if f.rx.outer.path != d.Path || *f.rx.seen != d.Remote {
+		if p = f.familiar(d); p == nil {
+			if f.own(d) {
+				f.drop(DropSelf)
+				f.notes.dropped(d, DropSelf)
+				return
+			}
+			if !f.source(d) {
+				f.drop(DropSource)
+				f.notes.dropped(d, DropSource)
+				return
+			}
 		}
 	}
 	if len(d.Data) == 0 {
@@ -77,10 +83,10 @@ func (f *FEP) Receive(now time.Duration, d *dgram.Datagram) {
 	}
 	rest := d.Data
 	for len(rest) > seg {
-		f.packet(d, rest[:seg:seg])
-		rest = rest[seg:]
+		f.packet(d, rest[:seg:seg], p)
+		p, rest = nil, rest[seg:]
 	}
-	f.packet(d, rest)
+	f.packet(d, rest, p)
 }
 
 // own reports whether a train names this FEP as its source and cannot be of it (T28). A FEP may
@@ -131,19 +137,23 @@ func (f *FEP) echo(ev uint16) int {
 
 // familiar is a fast path of source for a train from the peer of the PDC that its first
 // packet names: it uses the CRC prefix that the PDC keeps instead of computing one. A
-// forged PDCID gains nothing, because address and path are those of the train.
-func (f *FEP) familiar(d *dgram.Datagram) bool {
+// forged PDCID gains nothing, because address and path are those of the train. It returns that
+// PDC, nil if source is needed.
+func (f *FEP) familiar(d *dgram.Datagram) *pds.PDC {
 	b := d.Data
 	if len(b) < wire.ReqLen || !f.form.crcOnly || d.Path != 0 {
-		return false
+		return nil
 	}
 	p := f.pds.Lookup(wire.DPDCID(b))
 	if p == nil || p.Peer == 0 || *p.Remote() != d.Remote {
-		return false
+		return nil
 	}
-	f.rx.outer.remote, f.rx.outer.path, f.rx.outer.prefix = d.Remote, 0, p.From
-	f.rx.in.From, f.rx.in.Path = d.Remote, 0
-	return true
+	f.rx.outer.path, f.rx.outer.prefix = 0, p.From
+	*f.rx.seen, f.rx.in.Path = d.Remote, 0
+	if f.form.standard {
+		f.rx.in.From = d.Remote
+	}
+	return p
 }
 
 // drop counts a dropped packet.
@@ -158,13 +168,12 @@ func (f *FEP) dropInvalid(err error) {
 	f.drop(DropShort)
 }
 
-// packet processes one datagram of a train.
-func (f *FEP) packet(d *dgram.Datagram, b []byte) {
+// packet processes one datagram of a train. p is the PDC that it names, nil if that was not looked up.
+func (f *FEP) packet(d *dgram.Datagram, b []byte, p *pds.PDC) {
 	f.stats.RxPackets++
 	f.rx.meta.Size = len(b) + f.form.overhead // used if it is a request
-	var p *pds.PDC                            // the PDC that an ACK names
 	if n := len(b) - wire.CRCLen; f.form.crcOnly && n >= wire.ReqLen {
-		if t := wire.Type(b[0] >> 3); t == wire.TypeAckCC || t == wire.TypeAck {
+		if t := wire.Type(b[0] >> 3); p == nil && (t == wire.TypeAckCC || t == wire.TypeAck) {
 			// With many peers the PDC is not in the cache. This early look fetches it while
 			// the CRC is computed.
 			p = f.pds.Lookup(wire.DPDCID(b))

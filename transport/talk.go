@@ -19,6 +19,7 @@ type talk struct {
 	unasked uint8 // latest messages of the short PDC in a row that asked for no ACK
 	lag     uint8 // upper bound of unasked
 	goesOn  bool  // lag has grown since the last message that was no answer
+	counts  bool  // pace.rounds is not 0; so a message to one of many peers need not touch it
 }
 
 // talks lists the conversations to look at.
@@ -77,8 +78,10 @@ func (p *peer) speak(sends int) bool {
 	if !answer {
 		// This message asks for an ACK itself if it is sent, but a fence may hold it back,
 		// and it may be cancelled. So unasked stays.
-		t.goesOn = false
-		t.lag, p.pace.rounds = 0, 0
+		t.goesOn, t.lag = false, 0
+		if t.counts {
+			t.counts, p.pace.rounds = false, 0
+		}
 	}
 	if t.ahead < 255 {
 		t.ahead++
@@ -89,7 +92,8 @@ func (p *peer) speak(sends int) bool {
 // askAll makes every message ask for an ACK again, for a while. The conversation goes on:
 // messages that are not acknowledged yet do not make it a stream.
 func (p *peer) askAll() {
-	p.talk.unasked, p.talk.lag, p.pace.rounds = 0, 0, 0
+	p.talk.unasked, p.talk.lag = 0, 0
+	p.talk.counts, p.pace.rounds = false, 0
 }
 
 // ask asks for an ACK of the messages that asked for none, if there are any: somebody waits
@@ -118,6 +122,7 @@ func (p *peer) goOn() {
 	if t.lag == lagMost && c.slow == 0 {
 		return
 	}
+	t.counts = true
 	if c.rounds++; c.rounds < lagRounds<<c.slow {
 		return
 	}

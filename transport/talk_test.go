@@ -605,3 +605,20 @@ func TestConversationCloses(t *testing.T) {
 		t.Errorf("only %d of 8 conversations lagged", lagged)
 	}
 }
+
+// A conversation grows to fewer ACKs by the messages of its own, not by those of one that ended before.
+func TestConversationCountsAnew(t *testing.T) {
+	c := newChat(t)
+	for range 10 {
+		c.rounds(lagRounds - 2)
+		if n := c.lag(1); n != 0 {
+			t.Fatalf("lag %d in a conversation of %d rounds", n, lagRounds-2)
+		}
+		c.sayTwice()
+	}
+	c.rounds(2 * lagRounds)
+	if c.lag(1) == 0 {
+		t.Error("no lag after a longer one: the test does not test")
+	}
+	c.rest()
+}

@@ -306,8 +306,8 @@ func (f *FEP) ride(now time.Duration, p *peer) {
 }
 
 // fillAlone is a fast path of fillData for the usual case: one packet carries the whole
-// message, or the rest of it, and is all that is to be sent to the peer. It returns false
-// if fillData is needed, whether it sent the packet or not.
+// message and is all that is to be sent to the peer. It returns false if fillData is needed,
+// whether it sent the packet or not.
 func (f *FEP) fillAlone(now time.Duration, id PeerID, p *peer) bool {
 	if p.data.len() != 1 || f.credit != nil {
 		return false
@@ -318,18 +318,21 @@ func (f *FEP) fillAlone(now time.Duration, id PeerID, p *peer) bool {
 		return false
 	}
 	h := ln.q.front()
-	pc, _ := f.ses.Peek(h, int(p.mtu))
-	n := int(pc.Len) + f.form.reqLen
-	if !pc.Last() || !pdc.CanPush(n+f.form.overhead) {
+	msg, bytes := f.ses.Whole(h, int(p.mtu))
+	n := bytes + f.form.reqLen
+	if bytes < 0 || !pdc.CanPush(n+f.form.overhead) {
 		return false
 	}
 	path := 0
 	if f.form.sprays {
 		path = f.pathFor(now, p, pdc)
 	}
-	pdc.Push(now, pc, n+f.form.overhead, uint8(path))
-	b := f.ses.AppendPiece(pdc.Header(f.startTo(p, pdc.Remote(), path, n)), pc)
-	if !f.lags(now, p, pdc, pc.Off == 0) {
+	pdc.Push(now, piece.Piece{Msg: uint32(h), Len: uint32(bytes), Kind: piece.Last}, n+f.form.overhead, uint8(path))
+	b := msg.Append(pdc.Header(f.startTo(p, pdc.Remote(), path, n)), bytes)
+	if !p.talk.answer && pdc == p.short {
+		p.talk.unasked = 0 // as lags does
+		b[f.form.head+1] |= byte(wire.FlagAR)
+	} else if !f.lags(now, p, pdc, true) {
 		b[f.form.head+1] |= byte(wire.FlagAR) // no packet follows that could ask
 	}
 	f.joined(b)

@@ -117,17 +117,18 @@ const (
 // The model in link_test.go measures the effect of each of these; its tables are in
 // testdata.
 type Window struct {
-	// Sending touches only the first cache line. ACKs without trouble touch it and the next
-	// two (docs/decisions/0011).
+	// Sending touches only the first cache line. ACKs without trouble, and the rounds that
+	// they end, touch it and the next two (docs/decisions/0011).
 	cwnd     int64
 	inflight int64
-	sinceAR  int64         // bytes sent since OnSend last asked for AR
 	srtt     time.Duration // smoothed RTT, 0 before the first sample
+	sinceAR  uint32        // bytes sent since OnSend last asked for AR
 
-	mtu, ceil  int32 // Config.MTU, fixed by New; the largest window, Config.Window unless it is wide
-	ackTrigger int32 // fixed by New
-	due        int32 // bytes that were in flight when the round began
-	fastTop    int32 // fast increase ends at this window
+	mtu, ceil  int32  // Config.MTU, fixed by New; the largest window, Config.Window unless it is wide
+	ackTrigger int32  // fixed by New
+	due        uint32 // bytes that were in flight when the round began
+	fastTop    int32  // fast increase ends at this window
+	rtoInit    uint32 // µs; fixed by New
 
 	clean   uint8 // rounds without congestion in a row
 	long    uint8 // rounds in a row that look like a long path
@@ -146,14 +147,17 @@ type Window struct {
 	// left, and for at least one smoothed RTT.
 	start time.Duration
 	end   time.Duration
-	left  int64 // bytes that left flight in the round
-	acked int64 // of these: bytes that arrived
-	lost  int64 // of these: bytes lost
+	left  uint32 // bytes that left flight in the round
+	acked uint32 // of these: bytes that arrived
+	lost  uint32 // of these: bytes lost
 
+	rtoMax  uint32        // µs; fixed by New
 	inc     int64         // increase that is not applied yet, in byte²
 	cfgBase time.Duration // Config.BaseRTT; fixed by New
 	top     int32         // cwnd when the round began
 	aimCwnd int32         // the cwnd that target was computed from
+	undo    int32         // cwnd before a recent timeout, 0 if there was none
+	deepest int32         // delay of the longest standing queue of the last rounds, ns
 
 	rttvar   time.Duration // mean deviation of RTTs
 	base     time.Duration // base_rtt, at least cfgBase
@@ -167,16 +171,14 @@ type Window struct {
 	minCur  time.Duration // least RTT of this minWindow
 	longRTT time.Duration // least RTT when the rounds that long counts began
 	lastRTO time.Duration // when the last timeout counted
-	rtoInit time.Duration // fixed by New
-	rtoMax  uint32        // µs; fixed by New
-	undo    int32         // cwnd before a recent timeout, 0 if there was none
 	fiCount int32         // bytes acknowledged in a row without delay
-	deepest int32         // delay of the longest standing queue of the last rounds, ns
 
 	scaleA    int32  // scaling a, fixed point; fixed by New
 	prop      int32  // proportional increase without delay, bytes per RTT; fixed by New
 	targetInv uint32 // 2³²/target, 0 if not yet computed
 	saved     int32  // cwnd before destination flow control, 0 if that is not in force
+
+	_ [20]byte // so that the heap puts it at a cache line
 }
 
 // New returns the window of a new CCC.
@@ -187,8 +189,8 @@ func New(cfg Config) *Window {
 		ceil:       int32(cfg.Window),
 		ackTrigger: int32(cfg.AckTrigger),
 		cfgBase:    cfg.BaseRTT,
-		rtoInit:    cfg.RTOInit,
-		rtoMax:     uint32(min(cfg.RTOMax/time.Microsecond, math.MaxUint32)),
+		rtoInit:    micros(cfg.RTOInit),
+		rtoMax:     micros(cfg.RTOMax),
 		base:       cfg.BaseRTT,
 	}
 	if cfg.Marks {
@@ -208,6 +210,9 @@ func New(cfg Config) *Window {
 	return w
 }
 
+// micros is a time in µs, as Window keeps times that do not change.
+func micros(d time.Duration) uint32 { return uint32(min(d/time.Microsecond, math.MaxUint32)) }
+
 // CanSend reports whether a packet of n nominal bytes may leave now: it fits into the
 // window, or at most half a window is in flight. The latter matters where a window holds less than
 // two packets: control packets of a PDC that is gone must not stop the others, which share it.
@@ -220,7 +225,7 @@ func (w *Window) CanSend(n int) bool {
 // (nearly) closed or too small for the peer's ACK_Gen_Trigger.
 func (w *Window) OnSend(_ time.Duration, n int) (wantAR bool) {
 	w.inflight += int64(n)
-	w.sinceAR += int64(n)
+	w.sinceAR += uint32(n)
 	// UE 3.6.13 asks for AR on every packet that leaves less than an MTU of room. While the
 	// window is full, that is the last packet that each ACK admits, and bursts that once
 	// became small would stay small for ever. If half of the peer's trigger lies between
@@ -228,7 +233,7 @@ func (w *Window) OnSend(_ time.Duration, n int) (wantAR bool) {
 	// below the trigger every packet asks, because the peer would not send an ACK unasked.
 	//
 	// The first packet asks, too, to get a sample before our own queue builds up.
-	if w.cwnd < int64(w.ackTrigger) || w.srtt == 0 && w.inflight == int64(n) || w.cwnd-w.inflight < int64(w.mtu) && w.sinceAR >= min(w.cwnd/8, int64(w.ackTrigger)/2) {
+	if w.cwnd < int64(w.ackTrigger) || w.srtt == 0 && w.inflight == int64(n) || w.cwnd-w.inflight < int64(w.mtu) && int64(w.sinceAR) >= min(w.cwnd/8, int64(w.ackTrigger)/2) {
 		w.sinceAR = 0
 		return true
 	}
@@ -247,7 +252,7 @@ func (w *Window) OnAck(now time.Duration, newly int, rtt time.Duration, ce bool,
 	}
 	w.leave(n)
 	if n > 0 {
-		w.acked += n
+		w.acked += uint32(n)
 		w.rtoRuns = 0
 	}
 	if ce {
@@ -256,7 +261,7 @@ func (w *Window) OnAck(now time.Duration, newly int, rtt time.Duration, ce bool,
 	if pend != 0 || restore {
 		w.flowControl(n, int64(pend), restore)
 	}
-	if now >= w.end && w.left >= int64(w.due) {
+	if now >= w.end && w.left >= w.due {
 		w.round(now)
 	}
 	switch {
@@ -372,7 +377,7 @@ func (w *Window) MinRTT() time.Duration { return w.minRTT }
 // least twice srtt, because the last packets of a burst may be acknowledged a round trip
 // late. It is at most RTOMax.
 func (w *Window) RTO() time.Duration {
-	return min(w.srtt+max(4*w.rttvar, w.rtoInit, w.srtt), time.Duration(w.rtoMax)*time.Microsecond)
+	return min(w.srtt+max(4*w.rttvar, time.Duration(w.rtoInit)*time.Microsecond, w.srtt), time.Duration(w.rtoMax)*time.Microsecond)
 }
 
 // Window is the congestion window in nominal bytes: at least one MTU, at most
@@ -386,7 +391,7 @@ func (w *Window) InFlight() int { return int(w.inflight) }
 // leave takes n bytes out of flight.
 func (w *Window) leave(n int64) {
 	w.inflight -= n
-	w.left += n
+	w.left += uint32(n)
 	if invariant.On && (n < 0 || w.inflight < 0) {
 		invariant.Check(false, "cms: %d bytes left flight, %d more than were sent", n, -w.inflight)
 	}
@@ -434,7 +439,7 @@ func (w *Window) begin(now time.Duration, after bool) {
 	if w.wide > 0 {
 		w.end = now + max(w.srtt, wideRound)
 	}
-	w.top, w.due = int32(w.cwnd), int32(w.inflight)
+	w.top, w.due = int32(w.cwnd), uint32(w.inflight)
 	w.left, w.acked, w.lost = 0, 0, 0
 	w.after, w.full, w.marked = after, false, false
 }
@@ -452,7 +457,9 @@ func (w *Window) round(now time.Duration) {
 			w.clean, w.fastTop = 0, w.ceil
 		}
 	}
-	w.deepest = int32(min(max(int64(standing), int64(w.deepest)-int64(w.deepest)>>deepestShift), 1<<31-1))
+	if standing > 0 || w.deepest != 0 {
+		w.deepest = int32(min(max(int64(standing), int64(w.deepest)-int64(w.deepest)>>deepestShift), 1<<31-1))
+	}
 	if w.cwnd > smallMTU*int64(w.mtu) || w.marked || w.minRTT < w.base+max(w.cfgBase, w.base/4) {
 		w.long = 0
 	} else {
@@ -508,7 +515,7 @@ func (w *Window) decrease(now, queue, standing time.Duration) bool {
 	case over && (w.marked || w.full && w.queues&marks == 0):
 		keep := percent - gammaPercent*int64(queue-w.target)/int64(queue)
 		w.cut(int64(w.top) * min(max(keep, keepPercent), percent-cutPercent) / percent)
-	case w.lost > 0 && ((standing > w.base/2 || queue > 0 && standing > w.base/8) && int64(standing)*percent >= int64(w.deepest)*fullPercent || w.cwnd > 64*int64(w.mtu) && w.lost*lossPart > w.acked+w.lost):
+	case w.lost > 0 && ((standing > w.base/2 || queue > 0 && standing > w.base/8) && int64(standing)*percent >= int64(w.deepest)*fullPercent || w.cwnd > 64*int64(w.mtu) && int64(w.lost)*lossPart > int64(w.acked)+int64(w.lost)):
 		w.cut(int64(w.top) * (percent - cutPercent) / percent)
 		w.fastTop = int32(w.cwnd)
 	default:
@@ -586,7 +593,7 @@ func (w *Window) apply() {
 // it did.
 func (w *Window) quickAdapt(now time.Duration) bool {
 	period, passed := w.base+w.target, now-w.start
-	got := w.acked
+	got := int64(w.acked)
 	if passed > period {
 		got = int64(float64(got) * float64(period) / float64(passed))
 	}
@@ -599,7 +606,7 @@ func (w *Window) quickAdapt(now time.Duration) bool {
 
 // lose shrinks the window by n lost bytes, which have left flight.
 func (w *Window) lose(n int64) {
-	w.lost += n
+	w.lost += uint32(n)
 	if !w.after {
 		w.cwnd = max(w.cwnd-n, int64(w.mtu))
 	}

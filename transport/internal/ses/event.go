@@ -125,10 +125,13 @@ func (e *Event) data(has bool, v uint64) {
 	}
 }
 
-// A ring is a queue of events in a circle of places. It grows as needed and never shrinks.
+// A ring is a queue of events in a circle of places. It grows as needed and never shrinks. A queue
+// that was read to its end begins again at the home place, so that a large circle is not walked through
+// memory.
 type ring struct {
 	last, next *place // that of the newest event, and of the one to read next
 	n, size    int    // events in the queue, places of the circle
+	home       *place // the place behind which an empty queue begins
 }
 
 // A place has an event and the place behind it. Pointers cost less than an index into an array.
@@ -158,7 +161,7 @@ func (r *ring) grow() {
 	}
 	first, last := &more[0], &more[len(more)-1]
 	if r.last == nil {
-		r.next, r.last, last.behind = first, last, first
+		r.next, r.last, r.home, last.behind = first, last, last, first
 		return
 	}
 	last.behind, r.last.behind = r.last.behind, first
@@ -172,6 +175,9 @@ func (s *SES) Events() int { return s.events.n }
 func (s *SES) Event() *Event {
 	r := &s.events
 	if r.n == 0 {
+		if r.home != nil {
+			r.last, r.next = r.home, r.home.behind
+		}
 		return nil
 	}
 	p := r.next

@@ -82,11 +82,36 @@ func (s *SES) AppendPiece(b []byte, p piece.Piece) []byte {
 	if m == nil || m.scattered || s.numResources != 0 {
 		return s.encode(b, p, true)
 	}
-	// The only piece of a message. Without this case 1 % more instructions (docs/perf.md, Fast paths).
+	// The only piece of a message. Without this case 1 % more instructions (docs/perf.md, Fast paths);
+	// with a call of Whole.Append 0.5 %.
 	m.next = p.Len
 	m.open++
 	m.phase = phaseSent
-	m.hdr.Flags = m.wireFlags | wire.SESSOM | wire.SESEOM
+	m.hdr.Flags = m.wireFlags | single
+	return append(m.hdr.Append(b), m.buf...)
+}
+
+// A Whole is a message whose only piece is its next one.
+type Whole struct{ m *send }
+
+// Whole returns a message of h that one packet carries, and its length. The length is negative if the
+// message has more than one piece, its first piece was handed out, or it needs a longer look: then Peek
+// and AppendPiece do. Without it a small message takes 1 % more instructions (docs/perf.md, Fast paths).
+func (s *SES) Whole(h Handle, mtu int) (Whole, int) {
+	_, m := s.lookup(h)
+	if m == nil || m.phase != phaseData || m.next != 0 || m.hdr.ReqLen > uint32(mtu) || m.scattered || s.numResources != 0 {
+		return Whole{}, -1
+	}
+	return Whole{m}, int(m.hdr.ReqLen)
+}
+
+// Append hands out the only piece, of n bytes, as AppendPiece does.
+func (w Whole) Append(b []byte, n int) []byte {
+	m := w.m
+	m.next = uint32(n)
+	m.open++
+	m.phase = phaseSent
+	m.hdr.Flags = m.wireFlags | single
 	return append(m.hdr.Append(b), m.buf...)
 }
 

@@ -418,6 +418,47 @@ func TestEventIsValidUntilNextCall(t *testing.T) {
 	for i := 1; i <= 16; i++ {
 		g.wantEvent(EvRecv, Cancelled, i, 0)
 	}
+	// The same with the queue empty, at each of its places.
+	for i := range 40 {
+		g.recv(Recv{Context: i})
+		g.CancelRecv(0, i)
+		e := g.Event()
+		g.recv(Recv{Context: 100})
+		g.CancelRecv(0, 100)
+		if e.Context != i {
+			t.Fatalf("event %d became %+v", i, *e)
+		}
+		g.wantEvent(EvRecv, Cancelled, 100, 0)
+	}
+	g.rest()
+}
+
+// A queue that was long uses few places when it is short again.
+func TestEmptyQueueBeginsAgain(t *testing.T) {
+	g := newRig(t)
+	places := make(map[*Event]bool)
+	for i := range 200 {
+		n := 3
+		if i == 0 {
+			n = 1000
+		}
+		for range n {
+			g.recv(Recv{Context: 7})
+			g.CancelRecv(0, 7)
+		}
+		for range n {
+			e := g.Event()
+			if e.Context = nil; i > 1 {
+				places[e] = true
+			}
+		}
+		if e := g.Event(); e != nil {
+			t.Fatalf("one more event: %+v", *e)
+		}
+	}
+	if len(places) != 3 {
+		t.Errorf("queues of 3 events are at %d places", len(places))
+	}
 	g.rest()
 }
 

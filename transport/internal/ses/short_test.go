@@ -68,3 +68,21 @@ func TestRunBehindReceivesWithoutAClass(t *testing.T) {
 		g.wantEvent(EvRecv, OK, ctx, 0)
 	}
 }
+
+// What is left of a message is not the whole of it, even if one packet carries more than when it began.
+func TestWholeIsNotTheRest(t *testing.T) {
+	g := newRig(t)
+	h := g.send(Send{Peer: 1, Buf: pattern(3000)})
+	if _, n := g.Whole(h, 2999); n >= 0 {
+		t.Errorf("%d bytes in a packet of 2,999", n)
+	}
+	if _, n := g.Whole(h, 3000); n != 3000 {
+		t.Errorf("%d bytes, want 3,000", n)
+	}
+	if p, ok := g.Next(h, 1000); !ok || p.Len != 1000 {
+		t.Fatalf("%+v, %v", p, ok)
+	}
+	if _, n := g.Whole(h, 4000); n >= 0 {
+		t.Errorf("%d bytes of a message that has begun", n)
+	}
+}
