@@ -72,7 +72,7 @@ func busyStream(progress string) []string {
 var busyPong = []string{"tsend", "-s", "64", "-t", busyFor.String(), "--progress", "auto"}
 
 // busyRows returns the rows H1, H2 and H3, which have the same name for each place of a busy
-// loop, and H5, H8 and H9.
+// loop, and H5, H8 and H9. H4 is among rankRows.
 func busyRows() (rows []row) {
 	const everywhere = "lo,veth"
 	places := []hogs{hogReceiver, hogSender, hogEach}

@@ -14,7 +14,7 @@ import (
 	"time"
 )
 
-// The rows M compare ranks of mp with those of an MPI: the same loops, the same launcher, in
+// The rows M and H4 compare ranks of mp with those of an MPI: the same loops, the same launcher, in
 // turn, over TCP. They are measured if the compilers of the MPIs are there (Debian: openmpi-bin,
 // libopenmpi-dev, mpich, libmpich-dev).
 
@@ -49,7 +49,8 @@ type rankRow struct {
 	against    []string // names of MPIs
 	tests      []string
 	bar        func(test string, bytes int) float64
-	loss       int // of 1,000 packets, TCP and UDP; 0: on the loopback interface of the host
+	loss       int  // of 1,000 packets, TCP and UDP; 0: on the loopback interface of the host
+	busy       bool // a busy loop runs on each of the first two processors
 }
 
 func atLeast(x float64) func(string, int) float64 { return func(string, int) float64 { return x } }
@@ -63,6 +64,8 @@ var rankRows = []rankRow{
 	{name: "M5b", what: "collectives", ranks: 8, against: []string{"openmpi"}, tests: collectives(1 << 20), bar: shared},
 	{name: "M6", what: "1 % lost, 99th percentile", ranks: 2, against: []string{"openmpi"}, tests: []string{"lat.p99:8"}, bar: atLeast(10), loss: 10},
 	{name: "M6b", what: "1 % lost, 99th percentile", ranks: 4, against: []string{"openmpi"}, tests: []string{"allreduce.p99:8"}, bar: atLeast(10), loss: 10},
+	{name: "H4", what: "collectives, two busy loops", ranks: 4, against: []string{"openmpi"}, tests: collectives(1 << 20), bar: atLeast(1), busy: true},
+	{name: "H4b", what: "collectives, two busy loops", ranks: 8, against: []string{"openmpi"}, tests: collectives(64 << 10), bar: atLeast(1), busy: true},
 	{name: "M7", what: "Init and a barrier", ranks: 4, against: []string{"openmpi", "mpich"}, bar: atLeast(1)},
 	{name: "M7b", what: "Init and a barrier", ranks: 64, against: []string{"mpich"}, bar: atLeast(1)},
 }
@@ -87,7 +90,7 @@ func collectives(most int) []string {
 	return tests
 }
 
-// rankPrograms builds the programs of the rows M in dir. It returns the names of the MPIs that
+// rankPrograms builds the programs of these rows in dir. It returns the names of the MPIs that
 // are there.
 func rankPrograms(dir, tree string) (there []string, err error) {
 	build := exec.Command("go", "build", "-o", filepath.Join(dir, "rank"), "./testbed/bars/rank")
@@ -224,6 +227,13 @@ func (r rankRow) measure(dir string, there []string, reps int) error {
 		defer end()
 		prefix = []string{"ip", "netns", "exec", ns}
 	}
+	if r.busy {
+		end, err := hogEach.start(side{cpu: "0"}, side{cpu: "1"})
+		if err != nil {
+			return err
+		}
+		defer end()
+	}
 	const seconds = "0.1"
 	mine, best := map[string][]float64{}, map[string][]float64{}
 	for range reps {
@@ -280,7 +290,7 @@ func (r rankRow) print(test string, bytes int, mine, best []float64) {
 	fmt.Printf("%-4s %-5s %-64s %10.4g %10.4g %7.2f ≥%6.2f  %.2f … %.2f  %s\n", r.name, "lo", what, median(mine), median(best), ratio, bar, slices.Min(q), slices.Max(q), ok)
 }
 
-// measureRanks measures the rows M that only names; all if it is empty.
+// measureRanks measures the rows M and H4 that only names; all if it is empty.
 func measureRanks(dir, only string, reps int) error {
 	var rows []rankRow
 	for _, r := range rankRows {
