@@ -36,6 +36,10 @@ type intake struct {
 func (f *FEP) Receive(now time.Duration, d *dgram.Datagram) {
 	f.now = now
 	if f.watched {
+		if f.suspected(d) {
+			f.receiveSuspect(now, d)
+			return
+		}
 		if f.notes != nil {
 			f.notes.begin()
 		}

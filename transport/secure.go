@@ -1,7 +1,6 @@
 package transport
 
 import (
-	"net/netip"
 	"time"
 
 	"github.com/uetkit/uetkit/internal/dgram"
@@ -120,49 +119,6 @@ func tssDrop(why tss.Drop) DropReason {
 		return DropLimit
 	}
 	return DropAuth
-}
-
-// A Hint says why packets of one peer are dropped one after another (F14, F31).
-type Hint struct {
-	Peer   netip.AddrPort
-	Reason DropReason
-	Count  uint64 // packets in the second before the hint
-}
-
-// A hint counts the drops of one address at a time, towards a Hint.
-type hint struct {
-	now   Hint
-	since time.Duration
-	told  time.Duration
-}
-
-const (
-	// hintDrops packets of one peer that are dropped within hintSpan cause a hint.
-	hintDrops = 100
-	hintSpan  = time.Second
-	// hintQuiet is the least time between two hints, so that a peer that keeps sending
-	// causes few log lines.
-	hintQuiet = 10 * time.Second
-)
-
-// dropFrom counts a dropped packet that may mean that the two ends do not fit: they differ
-// in CRC, key or encapsulation, or there is a NAT between them.
-func (f *FEP) dropFrom(r DropReason) {
-	f.drop(r)
-	now, h := f.now, &f.hint
-	if h.now.Peer != f.rx.in.From || h.now.Reason != r || now-h.since > hintSpan {
-		if h.now.Count > 0 && now-h.since <= hintSpan {
-			// The packet is of another address. Each such packet lowers the count, so that
-			// the address with the most drops stays.
-			h.now.Count--
-			return
-		}
-		h.now, h.since = Hint{Peer: f.rx.in.From, Reason: r}, now
-	}
-	if h.now.Count++; h.now.Count == hintDrops && f.cfg.Hint != nil && (h.told == 0 || now-h.told >= hintQuiet) {
-		h.told = now
-		f.cfg.Hint(h.now)
-	}
 }
 
 // LimitMTU limits the payload of packets to a peer to mtu bytes, the payload MTU that the

@@ -134,28 +134,134 @@ func TestT8ClearAndSecuredDoNotMix(t *testing.T) {
 	}
 }
 
-// T25: a flood of forged packets causes no hint about another address, and a peer with few
-// drops causes none about itself.
+// T25: a flood of forged packets causes no hint about another address, nor about a peer in
+// whose name some of them are while it is heard. One that sends nothing else is named.
 func TestHintNamesWhoItIs(t *testing.T) {
 	sec := secured(t, nil)
 	var hints []Hint
 	p := newPipe(t, func(c *Config) { sec(c); c.Hint = func(h Hint) { hints = append(hints, h) } })
-	other := netip.MustParseAddrPort("198.18.0.9:1")
 	bad := func(from netip.AddrPort) { p.a.Receive(p.now, &dgram.Datagram{Data: make([]byte, 100), Remote: from}) }
-	for range 50 * hintDrops {
-		p.now += hintSpan / hintDrops
-		bad(other)
-		bad(p.b.cfg.Local)
+	each := func(i int) netip.AddrPort {
+		return netip.AddrPortFrom(netip.AddrFrom4([4]byte{198, 19, byte(i >> 8), byte(i)}), 4793)
+	}
+	for i := range 5000 {
+		p.now += time.Millisecond
+		bad(each(i))
+		if i%20 == 0 {
+			bad(p.b.cfg.Local)
+		}
+		if i%100 == 0 {
+			hear(p)
+		}
 	}
 	if len(hints) != 0 {
-		t.Errorf("hints %+v of two that drop the same", hints)
+		t.Errorf("hints %+v of a flood", hints)
 	}
-	for range 3 * hintDrops {
-		p.now += hintSpan / hintDrops / 2
+	other := each(77)
+	for range 40 {
+		p.now += suspectPause / 20
 		bad(other)
 	}
 	if len(hints) != 1 || hints[0].Peer != other {
 		t.Errorf("hints %+v, want one of %v", hints, other)
+	}
+	// Many are told of whether good ones come with them or not, but not if as many are of others.
+	p.now += hintQuiet
+	for i := range 3 * hintDrops {
+		p.now += hintSpan / hintDrops / 4
+		if bad(p.b.cfg.Local); i < 2*hintDrops {
+			bad(each(i))
+		}
+		if hear(p); len(hints) != 1 && i < 3*hintDrops-1 {
+			t.Fatalf("hints %+v after %d packets", hints, i+1)
+		}
+	}
+	if len(hints) != 2 || hints[1].Peer != p.b.cfg.Local {
+		t.Errorf("hints %+v, want another one of %v", hints, p.b.cfg.Local)
+	}
+}
+
+// hear lets a get a message of b.
+func hear(p *pipe) {
+	p.post(p.a, Op{Kind: OpTRecv, Tag: 9, Buf: make([]byte, 1), Context: "recv"})
+	p.post(p.b, Op{Kind: OpTSend, Peer: p.toA, RI: 15, Tag: 9, Buf: []byte("x"), Context: "send"})
+	p.exchange()
+	p.events(p.a)
+	p.events(p.b)
+}
+
+// F31: a peer of which nothing but drops arrives is named, however few it sends.
+func TestHintOfOneThatSendsLittle(t *testing.T) {
+	const ms = time.Millisecond
+	timeouts := []time.Duration{0, 5 * ms, 15 * ms, 35 * ms, 75 * ms, 155 * ms, 315 * ms, 635 * ms, 1135 * ms}
+	every := func(n int, d time.Duration) (at []time.Duration) {
+		for i := range n {
+			at = append(at, time.Duration(i)*d)
+		}
+		return at
+	}
+	for name, c := range map[string]struct {
+		at    []time.Duration // of packets that are dropped
+		hears int             // a valid one arrives before that packet; 0: none does
+		open  bool            // there is a PDC
+		wants int
+	}{
+		"a packet at its timeouts":     {at: timeouts[:8], wants: 1},
+		"until now":                    {at: timeouts[:7]},
+		"more of them say nothing new": {at: every(50, 100*ms), wants: 1},
+		"at once":                      {at: every(50, 0)},
+		"for a short time":             {at: every(20, suspectTime/20)},
+		"now and then":                 {at: every(50, suspectPause+1)},
+		"heard in between":             {at: timeouts[:8], hears: 7},
+		"heard before":                 {at: timeouts[:9], hears: 1, open: true},
+		"heard before, many":           {at: every(hintDrops+1, 20*ms), hears: 1, open: true, wants: 1},
+		"heard before, nearly as many": {at: every(hintDrops, 20*ms), hears: 1, open: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			sec := secured(t, nil)
+			var hints []Hint
+			p := newPipe(t, func(c *Config) { sec(c); c.Hint = func(h Hint) { hints = append(hints, h) } })
+			begin := p.now
+			for i, at := range c.at {
+				p.now = begin + at
+				if c.hears != 0 && c.hears == i {
+					hear(p)
+				}
+				p.a.Receive(p.now, &dgram.Datagram{Data: make([]byte, 100), Remote: p.b.cfg.Local})
+			}
+			if len(hints) != c.wants || c.wants > 0 && (hints[0].Peer != p.b.cfg.Local || hints[0].Reason != DropClear) {
+				t.Errorf("hints %+v, want %d", hints, c.wants)
+			}
+			if c.open != (p.a.PDCs() > 0) && c.hears == 1 {
+				t.Errorf("%d PDCs", p.a.PDCs())
+			}
+			if p.a.watched != (p.a.hint.suspect.Count > 0) {
+				t.Error("watched without a suspect, or a suspect that nobody watches")
+			}
+		})
+	}
+}
+
+// F31: of several peers that do not fit one is named, and another one after a while.
+func TestHintOfOneOfSeveral(t *testing.T) {
+	sec := secured(t, nil)
+	var hints []Hint
+	p := newPipe(t, func(c *Config) { sec(c); c.Hint = func(h Hint) { hints = append(hints, h) } })
+	from := [2]netip.AddrPort{netip.MustParseAddrPort("198.18.0.8:1"), netip.MustParseAddrPort("198.18.0.9:1")}
+	begin := p.now
+	for i := range 40 {
+		p.now += hintSpan / 40
+		p.a.Receive(p.now, &dgram.Datagram{Data: make([]byte, 100), Remote: from[i%2]})
+	}
+	if len(hints) != 1 || hints[0].Peer != from[0] {
+		t.Fatalf("hints %+v of two that do not fit", hints)
+	}
+	for p.now < begin+hintQuiet+2*hintSpan {
+		p.now += hintSpan / 40
+		p.a.Receive(p.now, &dgram.Datagram{Data: make([]byte, 100), Remote: from[1]})
+	}
+	if len(hints) != 2 || hints[1].Peer != from[1] {
+		t.Errorf("hints %+v, want a second one", hints)
 	}
 }
 

@@ -1,6 +1,7 @@
 package sim_test
 
 import (
+	"fmt"
 	"net/netip"
 	"testing"
 	"time"
@@ -270,6 +271,80 @@ func TestF31TrailerMismatch(t *testing.T) {
 				t.Errorf("%d answers, %d PDCs", n, b.FEP.PDCs())
 			}
 			w.SetFaults(lan)
+			settle(w)
+		})
+	}
+}
+
+// hinted collects the hints of B.
+func hinted(hints *[]transport.Hint) func(*simtest.Spec) {
+	return only(1, func(c *transport.Config) { c.Hint = func(h transport.Hint) { *hints = append(*hints, h) } })
+}
+
+// F31: a peer that does not fit is named within a second, however few messages it has for us.
+func TestF31IsNamedWithinASecond(t *testing.T) {
+	for name, c := range map[string]struct {
+		sealed func(*simtest.Spec)
+		why    transport.DropReason
+	}{
+		"another trailer":    {secure(transport.SecureNone), transport.DropCRC},
+		"another key, 0-RTT": {secure(transport.SecureZeroRTT), transport.DropAuth},
+		"another key, 1-RTT": {secure(transport.SecureOneRTT), transport.DropAuth},
+	} {
+		for _, n := range []int{1, 50} {
+			t.Run(fmt.Sprintf("%s, %d messages", name, n), func(t *testing.T) {
+				var hints []transport.Hint
+				w := pair(t, 205, lan, mayFail, c.sealed, hinted(&hints), config(func(c *transport.Config) { c.PeerTimeout = 4 * time.Second }))
+				a, b := w.Hosts[0], w.Hosts[1]
+				w.Line(0, 1).SetFaults(rewrite(lan, func(p *sim.Packet) {
+					p.Marks |= sim.Truncated
+					p.Data[len(p.Data)-1] ^= 0xff
+				}))
+				ops := post(a, tsend(1, 1000), n)
+				post(b, trecv(1000), n)
+				w.Run(time.Second)
+				if len(hints) != 1 || hints[0].Peer != a.Addr() || hints[0].Reason != c.why {
+					t.Errorf("hints %+v, want one of %v", hints, a.Addr())
+				}
+				w.RunOps(5*time.Second, ops...)
+				if len(hints) != 1 {
+					t.Errorf("hints %+v: too many", hints)
+				}
+				w.SetFaults(lan)
+				settle(w)
+			})
+		}
+	}
+}
+
+// F31, T25: nobody is named because packets of a peer that fits are damaged, nor because
+// somebody forges some in its name while it is idle.
+func TestF31DamageNamesNobody(t *testing.T) {
+	for name, how := range map[string]transport.Secure{"clear": transport.SecureNone, "sealed": transport.SecureOneRTT} {
+		t.Run(name, func(t *testing.T) {
+			var hints []transport.Hint
+			f := lan
+			f.Corrupt = 0.3
+			w := pair(t, 206, f, secure(how), hostile, hinted(&hints))
+			a, b := w.Hosts[0], w.Hosts[1]
+			for range 200 {
+				op := a.Post(tsend(1, 100))
+				b.Post(trecv(100))
+				w.RunOps(time.Second, op)
+				w.Run(20 * ms)
+			}
+			if n := drops(b, transport.DropCRC) + drops(b, transport.DropAuth); n < 50 {
+				t.Errorf("only %d packets were dropped: the test does not test", n)
+			}
+			w.SetFaults(lan)
+			w.Run(2 * time.Second)
+			for range 99 {
+				w.Forge(1, a.Addr(), make([]byte, 100), false)
+				w.Run(20 * ms)
+			}
+			if len(hints) != 0 {
+				t.Errorf("hints %+v of a peer that fits", hints)
+			}
 			settle(w)
 		})
 	}

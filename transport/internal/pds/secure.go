@@ -48,6 +48,12 @@ func (p *PDC) Who() uint64 {
 	return p.who
 }
 
+// Knows reports whether a peer of that address has shown by an open PDC that it fits.
+func (t *Table) Knows(remote netip.AddrPort) (known bool) {
+	t.Each(func(p *PDC) { known = known || p.remoteID != 0 && p.remote == remote })
+	return known
+}
+
 // foreign reports whether to drop a packet whose who is not that of p, and counts the drop.
 // It drops all such packets, except authenticated ones for a PDC that no target has
 // answered yet. T8: no unauthenticated packet changes a secured PDC.
