@@ -364,7 +364,8 @@ const maxLoose = 1024
 // New makes an empty Table.
 func New(cfg Config, rng *rand.Rand, owner Owner) *Table {
 	cfg.MaxRange = cmp.Or(cfg.MaxRange, maxRange)
-	t := &Table{cfg: cfg, rng: rng, owner: owner, rtoLeast: cfg.RTOInit - cfg.RTOInit/10,
+	// The clock may begin at 0, and what arrives at once is answered, too.
+	t := &Table{cfg: cfg, rng: rng, owner: owner, nackLeft: nackLots, strangerLeft: strangerNacks, rtoLeast: cfg.RTOInit - cfg.RTOInit/10,
 		mpr:     uint8(min(max(cfg.MPRange/128, 1), 255)),
 		lives:   make(map[lifeKey]*PDC),
 		latest:  make(map[fepKey]*PDC),
@@ -539,8 +540,7 @@ func (t *Table) pushLoose(remote netip.AddrPort, path uint32, b []byte) *Loose {
 }
 
 func (t *Table) sendNack(now time.Duration, remote netip.AddrPort, path uint32, n wire.Nack) {
-	// T27, T28: NACKs that name no PDC are limited to 10,000 a second, in lots per 10 ms.
-	// Arbitrary, far above what honest peers cause.
+	// T27, T28: NACKs that name no PDC are limited.
 	if n.SPDCID == 0 {
 		if !t.mayNack(now) {
 			return
@@ -552,10 +552,17 @@ func (t *Table) sendNack(now time.Duration, remote netip.AddrPort, path uint32, 
 	t.pushLoose(remote, path, n.Append(a[:0]))
 }
 
+// NACKs that name no PDC are limited to nackLots in each nackLot, 10,000 a second. Arbitrary,
+// far above what honest peers cause.
+const (
+	nackLots = 100
+	nackLot  = 10 * time.Millisecond
+)
+
 // mayNack reports whether a NACK that names no PDC may leave now. If not it counts the drop.
 func (t *Table) mayNack(now time.Duration) bool {
-	if now-t.nackAt >= 10*time.Millisecond {
-		t.nackAt, t.nackLeft = now, 100
+	if now-t.nackAt >= nackLot {
+		t.nackAt, t.nackLeft = now, nackLots
 	}
 	if t.nackLeft == 0 {
 		t.Stats.DropRate++

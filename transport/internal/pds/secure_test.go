@@ -1192,6 +1192,16 @@ func TestT27NacksOfStartAreFew(t *testing.T) {
 	}
 }
 
+func TestStartIsToldFromTheFirstMoment(t *testing.T) {
+	// S-SYN-08: what arrives when the clock of the target begins is answered.
+	d := newDuo(t, SecureOneRTT, nil)
+	d.now = 0
+	d.deliver(d.r, syn(1<<20, 0, 9))
+	if k := d.sent(d.r); len(k) != 1 || k[0].nack.Code != wire.NackNewStartPSN {
+		t.Errorf("answers %q", text(k))
+	}
+}
+
 func TestSecuredExactlyOnce(t *testing.T) {
 	// F1, F3, F4, T20, T21: messages over many PDCs with loss, duplicates, reordering, and
 	// an attacker who replays anything at any time are executed once each, or fail, and
