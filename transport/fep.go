@@ -52,7 +52,7 @@ type FEP struct {
 	grants    int32 // 1: this FEP grants credit; a number, so that Flush asks once for this and for turns
 
 	unusual bool // barred or cfg.Datagram
-	watched bool // notes are taken, or ended
+	watched bool // notes are taken, ended, or there is a suspect
 	extra   bool // there is credit, or idem has a table
 	barred  bool // Leave or Close was called
 	closed  bool
