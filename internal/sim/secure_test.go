@@ -211,6 +211,65 @@ func TestT8BitFlips(t *testing.T) {
 	settle(w)
 }
 
+// S-SYN-08: what opens a sealed PDC in one round trip is answered, and none of it is dropped
+// because there is too much of it: not of long or ordered messages, not of many initiators, and
+// not if the target reads it late. The first data arrives a round trip later than without the
+// question, and nothing waits for a timeout.
+func TestSealedFlowBegins(t *testing.T) {
+	const rtt = 100 * us
+	begin := func(t *testing.T, how transport.Secure, s simtest.OpSpec, n int) time.Duration {
+		w := pair(t, 545, lan, secure(how))
+		took := stream(w, s, n, 4)
+		for _, h := range w.Hosts {
+			st := h.FEP.Stats()
+			if d := st.Drops[transport.DropRate]; d != 0 || st.RtxRTO != 0 {
+				t.Errorf("%s drops %d packets for their rate, and sends %d again at timeouts", h.Name(), d, st.RtxRTO)
+			}
+		}
+		settle(w)
+		return took
+	}
+	for name, s := range map[string]simtest.OpSpec{
+		"short": tsend(1, 100), "long": tsend(1, 1<<20), "ordered": ordered(tsend(1, 50_000)),
+	} {
+		t.Run(name, func(t *testing.T) {
+			with, without := begin(t, transport.SecureOneRTT, s, 4), begin(t, transport.SecureZeroRTT, s, 4)
+			if most := without + without/50 + rtt + rtt/2; with > most {
+				t.Errorf("takes %v with the question, %v without", with, without)
+			}
+		})
+	}
+	t.Run("read late", func(t *testing.T) {
+		w := pair(t, 546, lan, secure(transport.SecureOneRTT))
+		w.Hosts[1].Node.Pause()
+		ops := post(w.Hosts[0], tsend(1, 1<<20), 4)
+		post(w.Hosts[1], trecv(1<<20), 4)
+		w.Run(200 * ms)
+		w.Hosts[1].Node.Resume()
+		w.RunOps(time.Second, ops...)
+		w.Want("ok", ops...)
+		if n := drops(w.Hosts[1], transport.DropRate); n != 0 {
+			t.Errorf("%d packets are dropped for their rate", n)
+		}
+		settle(w)
+	})
+	t.Run("of many", func(t *testing.T) {
+		const n = 32
+		w := simtest.NewWorld(t, simtest.Spec{Seed: 547, Line: lan, Secure: transport.SecureOneRTT, Hosts: make([]simtest.HostSpec, n+1)})
+		var ops []*simtest.Op
+		for _, h := range w.Hosts[1:] {
+			ops = append(ops, post(h, tsend(0, 20_000), 1)...)
+		}
+		post(w.Hosts[0], trecv(20_000), n)
+		w.RunOps(time.Second, ops...)
+		w.Want("ok", ops...)
+		if d := drops(w.Hosts[0], transport.DropRate); d != 0 {
+			t.Errorf("%d packets are dropped for their rate", d)
+		}
+		settle(w)
+	})
+}
+
 // T25: a flood of forged packets makes no state and is not answered, and honest messages go on.
 func TestT25ForgedFlood(t *testing.T) {
 	w := pair(t, 540, lan, secure(transport.SecureOneRTT), hostile)

@@ -52,7 +52,7 @@ func (p *PDC) View() TxView {
 	}
 	v.PeerWindow = tx.nxt.Sub(tx.cack) > tx.window
 	v.OwnWindow = tx.nxt.Sub(tx.una) >= int32(p.t.cfg.TxWindow)
-	v.SynRange = p.remoteID == 0 && tx.nxt.Sub(p.start) > 4000
+	v.SynRange = p.remoteID == 0 && (tx.nxt.Sub(p.start) > 4000 || tx.nxt.Sub(tx.una) >= unagreed && p.unasked())
 	v.Hole = p.hole()
 	if tx.una == tx.nxt && !p.shut() {
 		return v

@@ -20,8 +20,8 @@ type pending struct {
 	start  wire.PSN // the Start_PSN that was asked for
 	until  time.Duration
 	asked  wire.PSN      // Start_PSN of the latest packets
-	told   uint8         // how many of them were answered, saturating
-	toldAt time.Duration // when
+	told   uint8         // how many of them were answered, less one for each answerPause
+	toldAt time.Duration // when told was counted down
 
 	src          *pendSource
 	prev, next   *pending // list of all, oldest first
@@ -53,10 +53,11 @@ type pendTable struct {
 	free        *pending     // free list, by next
 }
 
-// freeAnswers is how many packets with one Start_PSN are answered at once. Of later ones one
-// per answerPause is answered. Arbitrary: one answer is enough if it arrives.
+// freeAnswers is how many packets with one Start_PSN are answered at once, and answerPause
+// after how long another one is. An initiator of ours sends fewer, even if this side reads
+// nothing for 0.3 s and then all at once: unagreed, and one for each of its timeouts.
 const (
-	freeAnswers = 4
+	freeAnswers = 8
 	answerPause = time.Millisecond
 )
 
@@ -66,12 +67,14 @@ func (e *pending) answer(now time.Duration, start wire.PSN) bool {
 	if e.asked != start {
 		e.asked, e.told = start, 0
 	}
-	if e.told < freeAnswers {
-		e.told++
-	} else if now-e.toldAt < answerPause {
+	if again := (now - e.toldAt) / answerPause; again > 0 {
+		e.told -= uint8(min(again, time.Duration(e.told)))
+		e.toldAt = now
+	}
+	if e.told == freeAnswers {
 		return false
 	}
-	e.toldAt = now
+	e.told++
 	return true
 }
 

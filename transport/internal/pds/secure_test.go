@@ -672,8 +672,8 @@ func TestRenumberingTakesEveryPacketAlong(t *testing.T) {
 func TestNothingOvertakesWhatIsRenumbered(t *testing.T) {
 	// UE 3.5.8, S-PDC-09: packets of later messages stay behind those of earlier ones under
 	// the new PSNs, too, however small they are.
-	for _, code := range []wire.NackCode{wire.NackNewStartPSN, wire.NackInvalidSyn} {
-		d := newDuo(t, SecureOneRTT, nil)
+	for code, how := range map[wire.NackCode]Secure{wire.NackNewStartPSN: SecureOneRTT, wire.NackInvalidSyn: SecureZeroRTT} {
+		d := newDuo(t, how, nil)
 		p := d.open(wire.RUD, 0, 3)
 		d.nack(targetWho, code, p.start, 1<<20)
 		d.i.ccc.window = 1500
@@ -1172,15 +1172,16 @@ func TestT27NacksOfStartAreFew(t *testing.T) {
 		d.deliver(d.r, syn(1<<20+wire.PSN(i), i, 9))
 	}
 	d.deliver(d.r, syn(1<<20, 0, 10))
-	if k := d.sent(d.r); len(k) != 5 || k[4].nack.DPDCID != 10 {
+	if k := d.sent(d.r); len(k) != freeAnswers+1 || k[freeAnswers].nack.DPDCID != 10 {
 		t.Errorf("answers %q", text(k))
 	}
 	d.now += time.Millisecond
 	d.deliver(d.r, syn(1<<20, 0, 9))
+	d.deliver(d.r, syn(1<<20, 0, 9))
 	if k := d.sent(d.r); len(k) != 1 {
 		t.Errorf("answers %q", text(k))
 	}
-	if n := d.r.tab.Stats.DropRate; n != 86 {
+	if n := d.r.tab.Stats.DropRate; n != 90-freeAnswers+1 {
 		t.Errorf("%d not answered", n)
 	}
 	// Nothing is drawn when the limit of all NACKs is reached.
@@ -1189,6 +1190,33 @@ func TestT27NacksOfStartAreFew(t *testing.T) {
 	}
 	if n := len(d.sent(d.r)); n > 100 || d.r.tab.Stats.Pending > uint64(n)+2 {
 		t.Errorf("%d answers, %d pending", n, d.r.tab.Stats.Pending)
+	}
+}
+
+func TestOpeningAsksWithFewPackets(t *testing.T) {
+	// S-SYN-08: until the target has told its Start_PSN two packets leave, and one at each
+	// timeout. Then as many leave as the window permits.
+	d := newDuo(t, SecureOneRTT, nil)
+	p := d.open(wire.RUD, 0, unagreed)
+	if p.CanPush(10) {
+		t.Error("a third packet may leave")
+	}
+	for i := range 3 {
+		d.advance(time.Second)
+		if k := d.sent(d.i); len(k) != 1 || k[0].req.PSNOffset != 0 || p.CanPush(10) {
+			t.Errorf("timeout %d: %q, another packet may leave: %v", i, text(k), p.CanPush(10))
+		}
+	}
+	d.nack(targetWho, wire.NackNewStartPSN, p.start, 1<<20)
+	if k := d.sent(d.i); len(k) != unagreed || !p.CanPush(10) {
+		t.Errorf("%q; a third packet may leave: %v", text(k), p.CanPush(10))
+	}
+	// What begins anew asks anew.
+	d.push(p, unagreed, 5)
+	d.nack(targetWho, wire.NackInvalidSyn, p.start, 0)
+	d.advance(time.Second)
+	if k := d.sent(d.i); len(k) != 1 || p.CanPush(10) {
+		t.Errorf("under another PDCID: %q, another packet may leave: %v", text(k), p.CanPush(10))
 	}
 }
 

@@ -109,6 +109,9 @@ const (
 	// most 2²² packets more. So no PDC comes near 2³¹ PSNs, which it must not reach for
 	// comparisons with Start_PSN to hold (UE 3.5.8, Limit_PSN_Range).
 	maxRange = 1 << 30
+	// unagreed is the most packets of an opening that leave before its Start_PSN is known: a
+	// second one, so that the loss of one does not cost a timeout.
+	unagreed = 2
 	// minRing is the length of the smallest transmit ring except tx.one, in packets.
 	// maxRingHint bounds the length with which a PDC begins again after it needed a ring
 	// before. maxRingKept packets of 56 bytes, 1.8 MiB, are kept in free rings, so that a
@@ -180,10 +183,25 @@ func (p *PDC) mayPush() bool {
 	default:
 		return false
 	}
+	if tx.nxt.Sub(tx.una) >= unagreed && p.unasked() {
+		return false
+	}
 	// UE 3.5.8: psn_offset has 12 bits. After a restamp, lost packets are sent before new
 	// ones. Otherwise a small new packet would overtake larger ones that wait for the
 	// window, and the target would see the messages in another order.
 	return p.remoteID != 0 || tx.nxt.Sub(p.start) <= 4000 && (tx.lost == 0 || p.renumberings == 0 && p.rebirths == 0)
+}
+
+// unasked reports whether the PDC is a 1-RTT opening whose target has not told its Start_PSN.
+// No packet can open it: each is answered by the NACK 0x17 with the Start_PSN under which all
+// are sent again. So unagreed of them leave, and one at each timeout. More would cost the
+// target work, would be dropped for their rate, and what they carry would be there no sooner.
+func (p *PDC) unasked() bool {
+	if p.remoteID != 0 || p.t.cfg.Secure != SecureOneRTT || p.startsInClear > 0 {
+		return false
+	}
+	_, asked := p.t.askers[p]
+	return !asked
 }
 
 // Soon reports whether n nominal bytes must wait for the congestion window, but only
@@ -295,10 +313,10 @@ type Again struct {
 }
 
 // NextLost reports the nominal size of the next packet of Resend. ok is false if there is
-// none, or the peer's window does not permit it.
+// none, the peer's window does not permit it, or an opening has a packet under way that asks for its Start_PSN.
 func (p *PDC) NextLost() (n int, isCP, ok bool) {
 	tx := &p.tx
-	if tx.lost == 0 {
+	if tx.lost == 0 || tx.flight > 0 && p.unasked() {
 		return 0, false, false
 	}
 	if tx.hasFirst && !tx.first.Before(tx.una) && tx.at(tx.first).state == pktLost && tx.first.Sub(tx.cack) <= tx.window {
