@@ -26,10 +26,11 @@ func (p *PDC) SetCCC(now time.Duration, ccc CCC) {
 }
 
 // CanReturn is CanPush for return data. T27: nothing is sent to a source that may be forged, whose
-// request is much shorter than what it asks for. Behind a CLOSE_REQ that has not left it waits, as the PSNs
-// leave in their order.
+// request is much shorter than what it asks for. Behind lost packets it waits: one of them may be a
+// CLOSE_REQ that has not left, and the PSNs leave in their order. That holds also when the initiator went
+// on meanwhile, which takes the request for the close back, but not its PSN.
 func (p *PDC) CanReturn(n int) bool {
-	return !p.Unproven() && (p.state != CloseRequested || p.tx.lost == 0) && p.CanPush(n)
+	return !p.Unproven() && p.tx.lost == 0 && p.CanPush(n)
 }
 
 // WantProof tells that there is something to return, which waits until the source is proven (S-CLR-08). From

@@ -51,6 +51,32 @@ func TestCloseAfterReadsInTime(t *testing.T) {
 	}
 }
 
+// TestReturnWaitsForACloseReq: return data does not overtake a CLOSE_REQ that has not left, although the
+// initiator went on meanwhile: the PSNs leave in their order.
+func TestReturnWaitsForACloseReq(t *testing.T) {
+	x := newTarget(t)
+	p := x.p
+	p.SetCCC(x.now, x.ccc)
+	if !p.CanReturn(100) {
+		t.Fatal("nothing can be returned")
+	}
+	p.RequestClose(x.now)
+	if p.CanReturn(100) {
+		t.Error("return data overtakes a CLOSE_REQ")
+	}
+	x.recv(1, ar)
+	if p.state != Established {
+		t.Fatalf("the target is %v", p.state)
+	}
+	if p.CanReturn(100) {
+		t.Error("return data overtakes a CLOSE_REQ when the initiator has gone on")
+	}
+	p.Resend2(x.now)
+	if !p.CanReturn(100) {
+		t.Error("nothing can be returned behind a CLOSE_REQ that has left")
+	}
+}
+
 // S-CLR-08: a target that has something to return to a source that may be forged asks for a CLEAR, in its ACKs
 // and six times by CLEAR_REQ. A CLEAR proves the source, and ends the questions.
 func TestProofIsAskedFor(t *testing.T) {
