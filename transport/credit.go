@@ -98,9 +98,14 @@ func (f *FEP) backlog(pdc *pds.PDC, p *peer) int {
 	}
 	n := 0
 	if ln := &f.lanes[pdc.Slot]; ln.pdc == pdc {
-		n = ln.bytes + (ln.bytes/int(p.mtu)+ln.q.len())*(f.form.reqLen+f.form.overhead)
+		packets := ln.bytes/int(p.mtu) + ln.q.len()
+		if ln.q.len() > 0 {
+			packets += f.ses.Asks(ln.q.front(), int(p.mtu))
+		}
+		n = ln.bytes + packets*(f.form.reqLen+f.form.overhead)
 		if ln.data && !pdc.Initiator() {
-			n += f.packetMost() * 4 // read data waits; how much is not counted
+			parts, bytes := f.ses.ToReturn(pdc.Slot)
+			n += bytes + max(parts, (bytes+int(p.mtu)-1)/int(p.mtu))*(f.form.reqLen+f.form.overhead)
 		}
 	}
 	return n + pdc.ToResend()*f.packetMost()

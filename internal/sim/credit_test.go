@@ -348,3 +348,32 @@ func TestCreditRestart(t *testing.T) {
 		settle(w)
 	}
 }
+
+// A target asks for credit for all that it is to return: on a long path a read is about as fast as a
+// message of as many bytes.
+func TestCreditOfReadData(t *testing.T) {
+	const size = 1 << 20
+	for _, by := range []transport.Congestion{transport.RCCC, transport.NSCCAndRCCC} {
+		f := lan
+		f.Delay = 10 * ms
+		w := pair(t, 1413, f, credited(by), memory(size))
+		post(w.Hosts[1], trecv(size), 2)
+		took := func(s simtest.OpSpec) time.Duration {
+			short := s
+			short.Len = 5000
+			w.RunOps(time.Second, w.Hosts[0].Post(short)) // opens the PDC
+			w.Run(100 * ms)
+			start := w.Now()
+			o := w.Hosts[0].Post(s)
+			w.RunOps(time.Minute, o)
+			w.Want("ok", o)
+			return w.Now() - start
+		}
+		sent, got := took(tsend(1, size)), took(read(1, 0, size))
+		t.Logf("%v: a read took %v, a message %v", by, got, sent)
+		if got > 2*sent {
+			t.Errorf("%v: a read took %v, a message %v", by, got, sent)
+		}
+		settle(w)
+	}
+}

@@ -237,7 +237,7 @@ func (s *SES) fetch(src *Source, r *wire.ReqStd, g *Region, a wire.Atomic, memor
 	sv.old, sv.length, sv.asked, sv.epoch = old, uint32(n), uint32(n), s.epoch
 	sv.queued++
 	s.fetched += n
-	q.q = append(q.q, ret{serve: i, len: uint32(n)})
+	q.add(ret{serve: i, len: uint32(n)})
 	s.owe(src.PDC, q)
 	s.fetchedFrom(src, r, g, a, n)
 	return s.done(r.ReqLen)

@@ -116,7 +116,7 @@ func (s *SES) Committed(id uint64, rc wire.RC) {
 	q := s.returnsOn(sv.pdc)
 	sv.pending, sv.rc, sv.epoch = false, rc, s.epoch
 	sv.queued++
-	q.q = append(q.q, ret{serve: c.serve})
+	q.add(ret{serve: c.serve})
 	s.owe(sv.pdc, q)
 }
 

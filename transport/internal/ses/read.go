@@ -133,6 +133,20 @@ func (s *SES) Paced(h Handle) bool {
 	return m != nil && m.phase == phaseAsk && m.loan == nil
 }
 
+// Asks is by how many packets of at most mtu bytes a read asks before it must wait for what comes, 0 if h is none.
+func (s *SES) Asks(h Handle, mtu int) int {
+	_, m := s.lookup(h)
+	if m == nil || m.read == nil || m.read.commit || m.operands != 0 || m.phase != phaseAsk {
+		return 0
+	}
+	step := m.read.step
+	if step == 0 {
+		step = uint32(mtu)
+	}
+	room := max(s.cfg.ReadWindow-int(m.next)+int(m.read.got), 0)
+	return min((int(m.hdr.ReqLen-m.next)+int(step)-1)/int(step), room/int(step))
+}
+
 // encodeAsk appends a piece of a read. The first piece of several says how much it asks for where
 // others have their length: the specification has no field for it and assumes that both sides
 // have the same MTU (S-SEG-03). Without HD the field has no meaning to others.

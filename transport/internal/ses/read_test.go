@@ -201,3 +201,76 @@ func TestRecutReturn(t *testing.T) {
 		}
 	}
 }
+
+// TestToReturn: what waits to be returned is counted, in parts and bytes, whatever becomes of it.
+func TestToReturn(t *testing.T) {
+	g := newRig(t)
+	if _, err := g.Register(RegionConfig{Key: 5, Buf: make([]byte, 20000), Access: RemoteRead, Endpoint: AllEndpoints}); err != nil {
+		t.Fatal(err)
+	}
+	cfg := testConfig()
+	want := func(what string, parts, bytes int) {
+		t.Helper()
+		if p, n := g.ToReturn(7); p != parts || n != bytes {
+			t.Errorf("%s: %d parts of %d bytes wait, want %d of %d", what, p, n, parts, bytes)
+		}
+	}
+	ask := func(msg uint16, n uint32) {
+		r := wire.ReqStd{Opcode: wire.OpRead, Flags: single, JobID: cfg.JobID, PIDonFEP: cfg.PIDonFEP, RI: cfg.RI, MsgID: msg, Match: 5, ReqLen: n}
+		g.Request(&Source{Peer: 1, PDC: 7}, wire.NextReqStd, r.Append(nil))
+	}
+	take := func(mtu int) piece.Piece {
+		p, _ := g.PeekReturn(7, mtu)
+		g.AppendReturn(nil, p)
+		return p
+	}
+	want("nothing", 0, 0)
+	ask(1, 8192)
+	ask(2, 5000)
+	want("two reads", 2, 13192)
+	first := take(1024)
+	want("a packet has left", 2, 12168)
+	g.RecutReturn(first, &wire.Rsp{Opcode: wire.RspResponse, RC: wire.RCUnsupportedOp})
+	want("it goes again", 3, 13192)
+	g.Failed(Handle(first.Msg), TimedOut, 0)
+	want("one read has failed", 1, 5000)
+	for range 5 {
+		take(1024)
+	}
+	want("all has left", 0, 0)
+}
+
+// TestAsks: a read tells by how many packets it may ask now.
+func TestAsks(t *testing.T) {
+	g := newRig(t, func(c *Config) { c.ReadWindow = 4096 })
+	h, d := g.asking(9500, 1)
+	want := func(what string, n int) {
+		t.Helper()
+		if got := g.Asks(h, 1000); got != n {
+			t.Errorf("%s: %d packets, want %d", what, got, n)
+		}
+	}
+	more := func(n int) {
+		for range n {
+			p, _ := g.Peek(h, 1000)
+			g.AppendPiece(nil, p)
+			g.Answered(h, nil)
+		}
+	}
+	want("one was sent", 3)
+	more(3)
+	want("as many as may be", 0)
+	if _, ok := g.Peek(h, 1000); ok {
+		t.Fatal("a read asks for more than ReadWindow")
+	}
+	g.came(d, 0, 1000)
+	g.came(d, 1000, 1000)
+	want("the data of two came", 2)
+	more(2)
+	for i := range 4 {
+		g.came(d, 2000+1000*i, 1000)
+	}
+	want("the end is near", 4)
+	more(4)
+	want("all was asked for", 0)
+}

@@ -185,7 +185,7 @@ func (s *SES) RecutReturn(p piece.Piece, rsp *wire.Rsp) bool {
 	q := s.returns[sv.pdc]
 	sv.open--
 	sv.queued++
-	q.q = append(q.q, ret{serve: i, off: p.Off, len: p.Len, cut: true})
+	q.add(ret{serve: i, off: p.Off, len: p.Len, cut: true})
 	s.owe(sv.pdc, q)
 	return true
 }

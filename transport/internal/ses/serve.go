@@ -54,6 +54,7 @@ type ret struct {
 type returns struct {
 	q      []ret
 	head   int
+	bytes  int  // of all its parts
 	serves int  // reads being served on the PDC
 	listed bool // in SES.owing
 }
@@ -147,7 +148,7 @@ func (s *SES) serveRead(src *Source, r *wire.ReqStd) *Result {
 	sv.asked += uint32(n)
 	sv.queued++
 	sv.epoch = s.epoch
-	q.q = append(q.q, ret{serve: i, off: uint32(off), len: uint32(n)})
+	q.add(ret{serve: i, off: uint32(off), len: uint32(n)})
 	s.owe(src.PDC, q)
 	return s.done(r.ReqLen)
 }
@@ -182,6 +183,21 @@ func (s *SES) returnsOn(pdc uint32) *returns {
 		s.returns[pdc] = q
 	}
 	return q
+}
+
+// add puts a part behind the others.
+func (q *returns) add(r ret) {
+	q.q = append(q.q, r)
+	q.bytes += int(r.len)
+}
+
+// ToReturn is how many parts of reads wait to be sent on a PDC, and their bytes.
+func (s *SES) ToReturn(pdc uint32) (parts, bytes int) {
+	q := s.returns[pdc]
+	if q == nil {
+		return 0, 0
+	}
+	return len(q.q) - q.head, q.bytes
 }
 
 // newServe begins to serve a read. It returns none if there is no room.
@@ -268,6 +284,7 @@ func (s *SES) PeekReturn(pdc uint32, mtu int) (piece.Piece, bool) {
 	r := &q.q[q.head]
 	if s.serves.at(r.serve).small {
 		if r.cut || int(r.len) > mtu {
+			q.bytes -= int(r.len)
 			r.len, s.serves.at(r.serve).rc = 0, wire.RCUnsupportedSize // the path carries less than when it was asked for
 		}
 		return piece.Piece{Msg: uint32(r.serve) + 1, Len: r.len, Kind: piece.Return | piece.Small}, true
@@ -287,6 +304,7 @@ func (s *SES) AppendReturn(b []byte, p piece.Piece) []byte {
 	}
 	q := s.returns[sv.pdc]
 	r := &q.q[q.head]
+	q.bytes -= int(p.Len)
 	if r.off, r.len = r.off+p.Len, r.len-p.Len; r.len == 0 {
 		sv.queued--
 		if q.head++; q.head == len(q.q) {
@@ -415,6 +433,8 @@ func (s *SES) stopServe(i int32, sv *serve) {
 		for _, r := range q.q[q.head:] {
 			if r.serve != i {
 				keep = append(keep, r)
+			} else {
+				q.bytes -= int(r.len)
 			}
 		}
 		q.q, q.head, sv.queued = keep, 0, 0
