@@ -465,9 +465,9 @@ func (w *World) patience() time.Duration {
 
 // work is how long the hosts may need to send what is left, at half a window in each round
 // trip. The window is as small as the configuration makes it, or as the queue of a switch that
-// drops or trims.
+// drops or trims. A target that grants credit receives at half the rate that it grants, at least.
 func (w *World) work() time.Duration {
-	var d time.Duration
+	var d, granted time.Duration
 	room := math.MaxInt
 	for _, l := range w.Net.Lines() {
 		f := l.Faults()
@@ -479,23 +479,50 @@ func (w *World) work() time.Duration {
 		}
 	}
 	for _, h := range w.Hosts {
-		left, asked := 0, 0
+		left, asked, came := 0, 0, 0
 		for _, o := range w.ops {
-			switch {
-			case o.Host != h || !w.owed(o):
-			case o.send():
+			if !o.send() && !o.read() || !w.owed(o) {
+				continue
+			}
+			p := w.Hosts[o.Peer]
+			if o.Host == h && o.send() {
 				left += o.Len
-			case o.read():
+			}
+			if o.Host == h && o.read() || p == h && o.announced() {
 				asked += o.Len
 			}
+			to, back := p, o.Host // the data and what asks for it, if it is asked for
+			if o.Kind == transport.OpRead || o.Kind == transport.OpFetch {
+				to, back = o.Host, p
+			}
+			switch {
+			case to == h:
+				came += o.Len + overhead(o.Len)
+			case back == h && (o.read() || o.announced()):
+				came += overhead(o.Len)
+			}
 		}
+		mtu := h.Config.PayloadMTU
 		window := min(h.Config.Window, room)
-		trips := left / max(window, h.Config.PayloadMTU)
-		trips += asked / max(min(window, h.Config.ReadWindow), h.Config.PayloadMTU)
+		trips := left / max(window, mtu)
+		trips += asked / max(min(window, h.Config.ReadWindow)/mtu*mtu, mtu) // a read asks for whole packets
 		d = max(d, time.Duration(2*trips)*w.patience()/4)
+		if h.Config.Congestion != transport.NSCC && h.Config.LineRate > 0 {
+			granted = max(granted, time.Duration(2*float64(came)/float64(h.Config.LineRate)*float64(time.Second)))
+		}
 	}
-	return d
+	return d + granted
 }
+
+// announced reports whether a send goes by rendezvous, if its target reads.
+func (o *Op) announced() bool {
+	least := o.Host.Config.RendezvousMin
+	return o.send() && least > 0 && o.Len >= least
+}
+
+// overhead is no less than the nominal size of all headers of n bytes of data, and of the requests that ask
+// for them: of as many packets as with the smallest MTU, 128 bytes each.
+func overhead(n int) int { return (n/1024 + 1) * 128 }
 
 // keptFor is how long a receive may be kept for a deferred message that does not come, and how long
 // a read may wait for data that does not come although its target lives: five sweeps (S-DEF-08).

@@ -35,6 +35,32 @@ func TestDoubleRunDiffers(t *testing.T) {
 	}
 }
 
+// What is left may take as long as a target grants credit for it, or reads it from where it lies.
+func TestWhatIsLeftTakesItsTime(t *testing.T) {
+	for _, c := range []struct {
+		name   string
+		delay  time.Duration
+		change func(*transport.Config)
+		len    int
+	}{
+		{"a slow line", 50 * time.Microsecond, func(c *transport.Config) { c.Congestion, c.LineRate = transport.RCCC, 100_000 }, 600_000},
+		{"a small window of reads", 16 * time.Millisecond, func(c *transport.Config) { c.RendezvousMin, c.PayloadMTU, c.ReadWindow = 1000, 1024, 2892 }, 100_000},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			spec := Spec{Seed: 1, Hosts: make([]HostSpec, 2), Line: sim.Faults{Delay: c.delay}}
+			for i := range spec.Hosts {
+				spec.Hosts[i].Memory = 1
+				c.change(&spec.Hosts[i].Config)
+			}
+			w := NewWorld(t, spec)
+			w.Hosts[0].Post(OpSpec{Kind: transport.OpTSend, Peer: 1, Len: c.len})
+			from := w.Net.Now()
+			w.Settle(100 * time.Millisecond)
+			t.Logf("%v in all", w.Net.Now()-from)
+		})
+	}
+}
+
 func TestShrinkKeepsTheFailure(t *testing.T) {
 	// A scenario that fails because of one step shrinks to that step.
 	v := Variant{Seed: 3}
