@@ -56,7 +56,7 @@ func TestWhatIsLeftTakesItsTime(t *testing.T) {
 			w.Hosts[0].Post(OpSpec{Kind: transport.OpTSend, Peer: 1, Len: c.len})
 			from := w.Net.Now()
 			w.Settle(100 * time.Millisecond)
-			t.Logf("%v in all", w.Net.Now()-from)
+			t.Logf("%v, %v in all", w.ops[0].EndedAt-from, w.Net.Now()-from)
 		})
 	}
 }

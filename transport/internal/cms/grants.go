@@ -221,7 +221,7 @@ func (g *Grants) Arrived(now time.Duration, peer uint32, id uint8, n int) {
 	g.open -= used
 	if extra := int64(n) - used; extra > 0 && g.cfg.Rate > 0 {
 		// Nobody granted it, but the line was busy with it, and may have more of it in a queue.
-		g.next = min(max(g.next, now)+g.time(extra), now+g.least)
+		g.next = max(g.next, min(max(g.next, now)+g.time(extra), now+g.least))
 	}
 	g.count(e)
 	g.list(now, e)
