@@ -245,15 +245,21 @@ func (p *PDC) nackTrimmed(now time.Duration, psn wire.PSN, k *txPkt, n *wire.Nac
 		p.t.Stats.DropStale++
 		return
 	}
+	// A packet was sent again: the NACK may be a copy of one that it had before, and not true any more. One
+	// that comes in the time of an answer is taken for the answer. A path that brings copies for seconds
+	// must not put off the timers for as long.
+	fresh := k.tries == 0 || now-k.sentAt <= p.plainRTO()
 	if !p.nackLost(now, psn, k, n.Code) {
 		return
 	}
 	if p.pathNews(k, PathGood); n.Code == wire.NackTrimmed || n.Flags&wire.NackFlagM != 0 {
 		p.pathNews(k, PathMarked)
 	}
-	// The header and the NACK got through: the timers of silence start again.
-	p.tx.progress = now
-	p.tx.probes, p.tx.rtos = 0, 0
+	if fresh {
+		// The header and the NACK got through: the timers of silence start again.
+		p.tx.progress = now
+		p.tx.probes, p.tx.rtos = 0, 0
+	}
 }
 
 // backOff makes a refused packet wait for the back-off: 1 ms doubling to RTOMax (F32). Where

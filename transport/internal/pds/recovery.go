@@ -6,11 +6,9 @@ import (
 	"github.com/uetkit/uetkit/transport/wire"
 )
 
-// rto is the retransmission timeout with back-off: it doubles up to RTOMax and varies by ±10
-// % so that many senders do not fall into step.
-func (p *PDC) rto() time.Duration {
-	cfg := &p.t.cfg
-	d := cfg.RTOInit
+// plainRTO is the retransmission timeout without back-off.
+func (p *PDC) plainRTO() time.Duration {
+	d := p.t.cfg.RTOInit
 	if p.ccc != nil {
 		d = max(d, p.ccc.RTO())
 		if rtt := p.tx.rtt; rtt > 2*p.ccc.SRTT() {
@@ -19,6 +17,14 @@ func (p *PDC) rto() time.Duration {
 			d = max(d, 4*rtt)
 		}
 	}
+	return d
+}
+
+// rto is the retransmission timeout with back-off: it doubles up to RTOMax and varies by ±10
+// % so that many senders do not fall into step.
+func (p *PDC) rto() time.Duration {
+	cfg := &p.t.cfg
+	d := p.plainRTO()
 	for range p.tx.backoff {
 		if d >= cfg.RTOMax {
 			break

@@ -274,3 +274,30 @@ func TestNackTrimmedPutsOffTheTimers(t *testing.T) {
 		t.Errorf("in silence %d resends by the RTO", x.tab.Stats.RtxRTO)
 	}
 }
+
+func TestNackTrimmedThatIsOldPutsOffNothing(t *testing.T) {
+	// F4, F35: packets that were trimmed are resent and lost. Copies of their NACKs, which the network brings
+	// for long, show nothing about the resends: the timers run.
+	x := newInitiator(t, wire.RUD)
+	x.push(40)
+	x.now += 3 * time.Millisecond
+	x.ack(0, 0)
+	for i := 1; i < 40; i++ {
+		x.nack(wire.NackTrimmed, i, 0)
+	}
+	x.ccc.window = 39_000
+	for x.p.CanResend() {
+		x.p.Resend(x.now, 0)
+	}
+	x.ccc.window = 5000 // as after losses
+	begin := x.now
+	for i := 1; x.tab.Stats.RtxRTO == 0 && !x.p.CtlOwed(); i++ {
+		if x.advance(4 * time.Millisecond); i == 39 {
+			t.Fatalf("neither a PROBE nor an RTO in %v", x.now-begin)
+		}
+		x.nack(wire.NackTrimmed, i, 0)
+	}
+	if took := x.now - begin; took > 30*time.Millisecond {
+		t.Errorf("a PROBE or an RTO after %v", took)
+	}
+}
