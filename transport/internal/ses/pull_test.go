@@ -545,6 +545,33 @@ func TestPullHasAll(t *testing.T) {
 	}
 }
 
+// What a target remembers of messages that it had is bounded, whatever it is sent: the latest 4,096 at least, 8,192
+// at most.
+func TestPullHadIsBounded(t *testing.T) {
+	g := newRig(t)
+	knows := func(key int) bool {
+		ask := wire.ReqStd{Opcode: wire.OpNoOp, Flags: wire.SESREL | single, MsgID: 78, JobID: g.cfg.JobID, PIDonFEP: g.cfg.PIDonFEP, RI: g.cfg.RI, Match: uint64(key)}
+		return answer(g.deliver(srcA, ask.Append(nil))) == "response OK 0 gtd"
+	}
+	for key := 1; key <= 30_000; key++ {
+		g.hasHad(lentKey{srcA.Peer, uint64(key)})
+		if n := len(g.had) + len(g.hadOld); n > 8192 {
+			t.Fatalf("it remembers %d", n)
+		}
+		if key%1000 != 0 {
+			continue
+		}
+		for _, back := range []int{0, 1, 2000, 4095} {
+			if back < key && !knows(key-back) {
+				t.Fatalf("of %d it has forgotten the one %d before the last", key, back)
+			}
+		}
+		if key > 8192 && knows(key-8192) {
+			t.Fatalf("of %d it remembers the one 8,192 before the last", key)
+		}
+	}
+}
+
 // What is read is not read once more when it is asked for again.
 func TestPullOnce(t *testing.T) {
 	g, _, d := midPull(t, 4)
