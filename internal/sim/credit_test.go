@@ -377,3 +377,28 @@ func TestCreditOfReadData(t *testing.T) {
 		settle(w)
 	}
 }
+
+// A source that waits for credit of a peer that was restarted hears from it what became of the PDC, and goes on:
+// the target of a PDC that it does not have grants nothing.
+func TestCreditOfARestartedPeer(t *testing.T) {
+	w := pair(t, 1414, lan, credited(transport.RCCC), mayFail, smallWindow)
+	a, b := w.Hosts[0], w.Hosts[1]
+	b.Post(trecv(1 << 20))
+	was := a.Post(tsend(1, 1<<20))
+	w.Run(ms)
+	w.Want("open", was)
+	b.Crash(false)
+	w.Run(20 * ms)
+	b.Restart()
+	start := w.Now()
+	b.Post(trecv(5000))
+	b.Post(trecv(1 << 20))
+	o := a.Post(tsend(1, 5000))
+	w.RunOps(10*time.Second, o)
+	w.Want("ok", o)
+	if took := w.Now() - start; took > 100*ms {
+		t.Errorf("a message to the new life took %v", took)
+	}
+	w.RunOps(10*time.Second, was)
+	settle(w)
+}

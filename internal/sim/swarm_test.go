@@ -29,6 +29,7 @@ var fixedSeeds = []uint64{
 	18525,    // a conversation in which a message that answered nothing was kept back by a fence
 	20391698, // read data that overtook a CLOSE_REQ that the window kept back
 	20402633, // copies of NACKs of trimmed packets, for seconds, which put off the timers
+	1014,     // a source that waited for credit of a life that had ended, and gave the next one up for it
 }
 
 // TestSwarm runs whole systems under every fault at once, in another way for each seed, with

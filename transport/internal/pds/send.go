@@ -351,7 +351,8 @@ func (p *PDC) LostFresh() bool { return p.tx.at(p.tx.pick).fresh }
 
 // CanResend reports whether a lost packet may leave now. If nothing is in flight but the NO_OP of
 // knock, the congestion window does not count: at least one packet leaves per round trip. Credit
-// counts once the target is known, as there are many sources then, but not for control packets.
+// counts once the target is known, as there are many sources then, but not for control packets, nor when a
+// NACK said that the target has not the PDC: it would grant nothing, and must be asked again (T6).
 func (p *PDC) CanResend() bool { return p.tx.lost != 0 && p.canResend() }
 
 // canResend is CanResend for a PDC with lost packets.
@@ -360,7 +361,7 @@ func (p *PDC) canResend() bool {
 	if !ok {
 		return false
 	}
-	if p.remoteID != 0 && p.credited() {
+	if p.remoteID != 0 && p.credited() && !p.doubted {
 		return isCP || p.ccc.CanSend(n)
 	}
 	return p.ccc == nil || p.tx.flight == 0 || p.ccc.CanSend(n) || p.tx.flight == 1 && p.knocks()

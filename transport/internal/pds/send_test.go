@@ -1171,3 +1171,34 @@ func TestRTOAsksForWhatIsBetweenTheEnds(t *testing.T) {
 		t.Error("an RTO with 200 packets in flight asks for none of them")
 	}
 }
+
+// TestEvidenceIsRefuted: a peer that is heard on another PDC is there, whatever ICMP said before. What it does
+// not answer on this one ends in the time of a silent peer.
+func TestEvidenceIsRefuted(t *testing.T) {
+	for _, heard := range []bool{false, true} {
+		x := newInitiator(t, wire.RUD)
+		x.push(1)
+		x.ack(0, 0)
+		p := x.p
+		x.p = x.tab.Open(x.now, 1, peerAddr, wire.RUD, x.ccc) // it is opened later, and its target answers
+		x.advance(time.Millisecond)
+		p.Push(x.now, piece.Piece{Msg: 7}, 1000, 0)
+		p.Header(nil)
+		x.tab.Suspect(x.now, p, false)
+		x.advance(time.Millisecond)
+		if heard {
+			x.p.heard(x.now)
+		}
+		start := x.now
+		for p.State() != Closed {
+			x.now = x.tab.NextTimeout()
+			x.tab.Advance(x.now)
+			for p.CanResend() {
+				p.Resend(x.now, 0)
+			}
+		}
+		if d := x.now - start; d > 4*time.Second != heard || d > 41*time.Second {
+			t.Errorf("heard %v: gave up after %v", heard, d)
+		}
+	}
+}

@@ -12,7 +12,7 @@ func (p *PDC) givenUp(now time.Duration) Reason {
 	cfg := &p.t.cfg
 	since := max(p.lastHeard, p.tx.owedSince)
 	switch {
-	case p.evidence != 0 && now-max(since, p.evidence-cfg.RTOMax) >= p.suspectTime():
+	case p.evidence != 0 && now-max(since, p.evidence-cfg.RTOMax) >= p.suspectTime() && !p.refuted():
 		return Reason{Why: WhyUnreachable}
 	case now-since >= cfg.PeerTimeout:
 		return Reason{Why: WhyTimeout}
@@ -82,7 +82,7 @@ func (t *Table) failSilent(now time.Duration, peer uint32, why Reason) {
 			continue
 		}
 		silent := now-q.lastHeard >= gone || why.Why == WhyTimeout && !q.Met() && !heard
-		if q.evidence != 0 && now-max(q.lastHeard, q.evidence-t.cfg.RTOMax) >= q.suspectTime() {
+		if q.evidence != 0 && now-max(q.lastHeard, q.evidence-t.cfg.RTOMax) >= q.suspectTime() && !q.refuted() {
 			silent = true
 		}
 		if silent {
@@ -149,6 +149,19 @@ func (t *Table) Suspect(now time.Duration, p *PDC, strange bool) {
 	if p.Outstanding() > 0 {
 		t.arm(p, p.giveUpAt())
 	}
+}
+
+// refuted reports whether the peer was heard on another PDC since there is evidence that it does not answer.
+// Then it is there, and may have begun a new life, which does not know this PDC and says so when it is asked
+// (F12). The evidence counts no more.
+func (p *PDC) refuted() bool {
+	for _, q := range p.t.slots {
+		if q != nil && q != p && q.Peer == p.Peer && q.lastHeard > max(p.evidence, q.opened) {
+			p.evidence = 0
+			return true
+		}
+	}
+	return false
 }
 
 // suspectTime is how long a peer may be silent if there is evidence that it does not answer.
