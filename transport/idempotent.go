@@ -185,7 +185,7 @@ func (f *FEP) idempotent(b []byte) {
 // known or have shown that they receive what is sent to them: it is longer than its request (T27).
 func (f *FEP) idemRequest(h *wire.RUDIHdr, b []byte) {
 	switch {
-	case h.Next != wire.NextReqStd:
+	case h.Next != wire.NextReqStd && h.Next != wire.NextReqMedium && h.Next != wire.NextReqSmall:
 		f.drop(DropNextHdr)
 		return
 	case !f.mayTalk():
@@ -197,7 +197,7 @@ func (f *FEP) idemRequest(h *wire.RUDIHdr, b []byte) {
 	f.stats.RxData++
 	p := &f.peers[f.book.byAddr[f.rx.in.From]]
 	proven := f.sec != nil || p.known || p.proven || p.short != nil && p.short.RemoteID() != 0
-	a, ok := f.ses.Idempotent(b, f.cfg.PayloadMTU, proven)
+	a, ok := f.ses.Idempotent(h.Next, b, h.PktID, f.cfg.PayloadMTU, proven)
 	if !ok {
 		f.drop(DropHeader)
 		return

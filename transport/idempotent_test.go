@@ -330,6 +330,98 @@ func TestRUDIRegionGoesWhileItIsRead(t *testing.T) {
 	}
 }
 
+func TestRUDIOptimizedHeaders(t *testing.T) {
+	// UE 3.5.10.9, S-RUDI-06: requests may have a medium or a small header. They have no message id, so read data
+	// comes with the small header, which has the id of the packet.
+	p := newIdem(t, nil)
+	p.a.cfg.NoCRC, p.b.cfg.NoCRC = true, true
+	p.b.form.trailer, p.b.form.crcOnly, p.b.form.wrap = 0, false, 0
+	other := make([]byte, 100)
+	for _, r := range []RegionConfig{
+		{Key: wire.MKeyOptimized | 0x123, Buf: other, Access: RemoteWrite | RemoteRead, Endpoint: AllEndpoints},
+		{Key: wire.MKeyOptimized | wire.MKeyIdempotent | 0x123, Buf: p.mem, Access: RemoteWrite | RemoteRead, Endpoint: AllEndpoints},
+		{Key: wire.MKeyOptimized | 0x124, Buf: other, Access: RemoteWrite | RemoteRead, Endpoint: AllEndpoints},
+	} {
+		if _, err := p.b.Register(r); err != nil {
+			t.Fatal(err)
+		}
+	}
+	const one = wire.SESSOM | wire.SESEOM
+	id := p.b.cfg.Identity
+	id.JobID = 1
+	medium := func(op wire.Opcode, f wire.SESFlags, key, off uint64, n int, data string) []byte {
+		h := wire.ReqMedium{Opcode: op, Flags: f, JobID: id.JobID, PIDonFEP: id.PIDonFEP, RI: id.RI, ReqLen: uint16(n), BufOff: off, Match: key}
+		if f&wire.SESHD != 0 {
+			h.BufOff = 0
+		}
+		return append(h.Append(nil), data...)
+	}
+	small := func(op wire.Opcode, ri uint16, off uint64, n int, data string) []byte {
+		h := wire.ReqSmall{Opcode: op, Flags: one, JobID: id.JobID, PIDonFEP: id.PIDonFEP, RI: ri, ReqLen: uint16(n), BufOff: off}
+		return append(h.Append(nil), data...)
+	}
+	cut := medium(wire.OpWrite, one, idemKey, 0, 1, "x")
+	cut[1] &^= byte(wire.SESEOM)
+	for i, c := range []struct {
+		name string
+		next wire.NextHdr
+		b    []byte
+		want string
+	}{
+		{"medium write", wire.NextReqMedium, medium(wire.OpWrite, one, idemKey, 100, 5, "hello"), "OK 5"},
+		{"medium read", wire.NextReqMedium, medium(wire.OpRead, one, idemKey, 99, 7, ""), "OK \x00hello\x00"},
+		{"small write", wire.NextReqSmall, small(wire.OpWrite, 0x123, 102, 2, "LL"), "OK 2"},
+		{"small read", wire.NextReqSmall, small(wire.OpRead, 0x123, 100, 5, ""), "OK heLLo"},
+		{"read of nothing", wire.NextReqSmall, small(wire.OpRead, 0x123, 100, 0, ""), "OK 0"},
+		{"medium, not for RUDI", wire.NextReqMedium, medium(wire.OpWrite, one, wire.MKeyOptimized|0x124, 0, 1, "x"), "OP_VIOLATION 0"},
+		{"small, not for RUDI", wire.NextReqSmall, small(wire.OpWrite, 0x124, 0, 1, "x"), "OP_VIOLATION 0"},
+		{"no such region", wire.NextReqMedium, medium(wire.OpRead, one, wire.MKeyIdempotent|9, 0, 1, ""), "BAD_MKEY 0"},
+		{"beyond the region", wire.NextReqSmall, small(wire.OpRead, 0x123, uint64(len(p.mem)), 1, ""), "BAD_ADDR 0"},
+		{"with data for the queue", wire.NextReqMedium, medium(wire.OpWrite, one|wire.SESHD, idemKey, 0, 1, "x"), "OP_VIOLATION 0"},
+		{"a message", wire.NextReqMedium, medium(wire.OpSend, one, idemKey, 0, 1, "x"), "OP_VIOLATION 0"},
+		{"longer than a packet", wire.NextReqMedium, medium(wire.OpRead, one, idemKey, 0, 5000, ""), "UNSUPPORTED_SIZE 0"},
+		{"part of more", wire.NextReqMedium, cut, "OP_VIOLATION 0"},
+	} {
+		pkt := uint32(0x1000_0000 + i)
+		p.b.rx.in.From, p.b.now = p.a.cfg.Local, p.now
+		p.b.idempotent(append(wire.RUDIHdr{Type: wire.TypeRUDIReq, Next: c.next, PktID: pkt}.Append(nil), c.b...))
+		if !p.b.Transmit(p.now, &p.d) {
+			t.Errorf("%s: no answer", c.name)
+			continue
+		}
+		h, n, err := wire.ParseRUDI(p.d.Data)
+		if err != nil || h.PktID != pkt {
+			t.Fatal(c.name, h, err)
+		}
+		got, b := "", p.d.Data[n:]
+		if h.Next == wire.NextRspDataSmall {
+			r, n, err := wire.ParseRspDataSmall(b)
+			if err != nil || r.ReqPSN != wire.PSN(pkt) || r.JobID != id.JobID || int(r.PayloadLen) != len(b)-n {
+				t.Errorf("%s: %v %v, %d bytes", c.name, r, err, len(b)-n)
+			}
+			got = fmt.Sprintf("%v %s", r.RC, b[n:])
+		} else {
+			var r wire.Rsp
+			if n, err := r.Parse(b); h.Next != wire.NextRsp || err != nil || r.MsgID != 0 || n != len(b) {
+				t.Errorf("%s: %v %v %v", c.name, h.Next, r, err)
+			}
+			got = fmt.Sprintf("%v %d", r.RC, r.ModLen)
+		}
+		if got != c.want {
+			t.Errorf("%s: answer %q, want %q", c.name, got, c.want)
+		}
+	}
+	if string(p.mem[99:107]) != "\x00heLLo\x00\x00" || bytes.Count(other, []byte{0}) != len(other) {
+		t.Errorf("memory %q", p.mem[99:107])
+	}
+	// Anything else is no request.
+	was := p.b.Stats().Drops[DropNextHdr]
+	p.b.idempotent(append(wire.RUDIHdr{Type: wire.TypeRUDIReq, Next: wire.NextRspDataSmall, PktID: 1}.Append(nil), make([]byte, 100)...))
+	if p.b.Stats().Drops[DropNextHdr] != was+1 || p.b.Transmit(p.now, &p.d) {
+		t.Error("a response was taken for a request")
+	}
+}
+
 func TestRUDIFloodIsBounded(t *testing.T) {
 	// Requests beyond what may wait for an answer are dropped.
 	p := newIdem(t, nil)

@@ -13,27 +13,11 @@ func (s *SES) requestOther(next wire.NextHdr, b []byte, r *wire.ReqStd) *Result 
 		return s.returned(&s.src, next, b)
 	case wire.NextReqStd:
 		return s.malformed(next, b, r)
-	case wire.NextReqMedium:
-		h, n, err := wire.ParseReqMedium(b)
+	case wire.NextReqMedium, wire.NextReqSmall:
+		n, err := s.optimized(next, b, r, false)
 		if err != nil {
 			return s.malformed(next, b, r)
 		}
-		*r = wire.ReqStd{Opcode: h.Opcode, Flags: h.Flags, Gen: h.Gen, JobID: h.JobID, PIDonFEP: h.PIDonFEP, RI: h.RI,
-			Initiator: h.Initiator, BufOff: h.BufOff, Match: h.Match, HeaderData: h.HeaderData, ReqLen: uint32(h.ReqLen)}
-		b = b[n:]
-	case wire.NextReqSmall:
-		h, n, err := wire.ParseReqSmall(b)
-		if err != nil {
-			return s.malformed(next, b, r)
-		}
-		*r = wire.ReqStd{Opcode: h.Opcode, Flags: h.Flags, Gen: h.Gen, JobID: h.JobID, PIDonFEP: h.PIDonFEP, RI: h.RI,
-			BufOff: h.BufOff, ReqLen: uint32(h.ReqLen)}
-		switch h.Opcode {
-		case wire.OpWrite, wire.OpRead, wire.OpAtomic, wire.OpFetchAtomic:
-		default:
-			r.Opcode = 0x3F // S-HDR-03: RMA only; there is no initiator to match
-		}
-		s.optimized(r)
 		b = b[n:]
 	default:
 		return s.bad(ReasonNextHdr)
@@ -45,15 +29,44 @@ func (s *SES) requestOther(next wire.NextHdr, b []byte, r *wire.ReqStd) *Result 
 	return s.request(r, b)
 }
 
-// optimized completes the header of a small request, whose resource index is the RKEY of a region
-// (S-HDR-03): it sets the key, and the resource index of an endpoint that has the region.
-func (s *SES) optimized(r *wire.ReqStd) {
+// optimized decodes an optimized header into the fields of a standard one, and reports the bytes read.
+// idempotent says that the packet is one of RUDI.
+func (s *SES) optimized(next wire.NextHdr, b []byte, r *wire.ReqStd, idempotent bool) (int, error) {
+	if next == wire.NextReqMedium {
+		h, n, err := wire.ParseReqMedium(b)
+		*r = wire.ReqStd{Opcode: h.Opcode, Flags: h.Flags, Gen: h.Gen, JobID: h.JobID, PIDonFEP: h.PIDonFEP, RI: h.RI,
+			Initiator: h.Initiator, BufOff: h.BufOff, Match: h.Match, HeaderData: h.HeaderData, ReqLen: uint32(h.ReqLen)}
+		return n, err
+	}
+	h, n, err := wire.ParseReqSmall(b)
+	if err != nil {
+		return 0, err
+	}
+	*r = wire.ReqStd{Opcode: h.Opcode, Flags: h.Flags, Gen: h.Gen, JobID: h.JobID, PIDonFEP: h.PIDonFEP, RI: h.RI,
+		BufOff: h.BufOff, ReqLen: uint32(h.ReqLen)}
+	switch h.Opcode {
+	case wire.OpWrite, wire.OpRead, wire.OpAtomic, wire.OpFetchAtomic:
+	default:
+		r.Opcode = 0x3F // S-HDR-03: RMA only; there is no initiator to match
+	}
+	s.keyOf(r, idempotent)
+	return n, nil
+}
+
+// keyOf completes the header of a small request, whose resource index is the RKEY of a region
+// (S-HDR-03): it sets the key, and the resource index of an endpoint that has the region. Of two keys with that
+// RKEY a packet of RUDI means the one that allows RUDI, and any other packet the other one.
+func (s *SES) keyOf(r *wire.ReqStd, idempotent bool) {
 	r.Match = wire.MKeyOptimized | uint64(r.RI)
+	keys := [...]uint64{r.Match, r.Match | wire.MKeyIdempotent}
+	if idempotent {
+		keys[0], keys[1] = keys[1], keys[0]
+	}
 	for _, e := range s.endpoints {
 		if e.closed || e.JobID != r.JobID || e.PIDonFEP != r.PIDonFEP {
 			continue
 		}
-		for _, key := range [...]uint64{r.Match, r.Match | wire.MKeyIdempotent} {
+		for _, key := range keys {
 			if s.lookRegion(key, e.id) != nil {
 				r.Match, r.RI = key, e.RI
 				return

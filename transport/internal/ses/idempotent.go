@@ -19,12 +19,17 @@ type Answer struct {
 	at     uint64  // in the region
 	off    uint32  // in the message
 	n      uint32
+	small  bool // the request has no message id: the data goes with the small header, which has psn
+	psn    wire.PSN
 }
 
 // Len is the length of the answer behind its RUDI header, in bytes.
 func (a *Answer) Len() int {
-	if a.region == nil {
+	switch {
+	case a.region == nil:
 		return wire.RspLen
+	case a.small:
+		return wire.RspDataSmallLen + int(a.n)
 	}
 	return wire.RspDataLen + int(a.n)
 }
@@ -34,8 +39,11 @@ func (a *Answer) Reads() bool { return a.region != nil }
 
 // Next says which header the answer has.
 func (a *Answer) Next() wire.NextHdr {
-	if a.region == nil {
+	switch {
+	case a.region == nil:
 		return wire.NextRsp
+	case a.small:
+		return wire.NextRspDataSmall
 	}
 	return wire.NextRspData
 }
@@ -46,6 +54,14 @@ func (a *Answer) Append(b []byte) []byte {
 	if a.region == nil {
 		return a.Rsp.Append(b)
 	}
+	if a.small {
+		h := wire.RspDataSmall{Opcode: wire.RspWithData, RC: wire.RCOK, JobID: a.Rsp.JobID, PayloadLen: uint16(a.n), ReqPSN: a.psn}
+		if !a.region.Live() {
+			h.RC, h.PayloadLen = wire.RCBadMKey, 0
+			return append(h.Append(b), make([]byte, a.n)...)
+		}
+		return a.region.Append(h.Append(b), a.at, uint64(a.n))
+	}
 	h := wire.RspData{Opcode: wire.RspWithData, RC: wire.RCOK, MsgID: a.Rsp.MsgID, ReadMsgID: a.Rsp.MsgID, JobID: a.Rsp.JobID,
 		PayloadLen: uint16(a.n), ModLen: a.Rsp.ModLen, MsgOff: a.off}
 	if !a.region.Live() {
@@ -55,17 +71,23 @@ func (a *Answer) Append(b []byte) []byte {
 	return a.region.Append(h.Append(b), a.at, uint64(a.n))
 }
 
-// Idempotent executes a request of RUDI. b is its header and payload, which it borrows. The answer to a
+// Idempotent executes a request of RUDI. b is its header, of the kind next, and its payload, which it borrows. id is
+// its id, with which the answer to a read without a message id says what it answers. The answer to a
 // read has at most `most` bytes. A source that is not proven
 // gets no read data. Idempotent returns false if nothing can be answered (S-RUDI-01, S-RUDI-02).
-func (s *SES) Idempotent(b []byte, most int, proven bool) (Answer, bool) {
+func (s *SES) Idempotent(next wire.NextHdr, b []byte, id uint32, most int, proven bool) (Answer, bool) {
 	r := &s.req
-	n, err := r.Parse(b)
-	if err != nil {
-		s.Stats.Bad++
-		return Answer{}, false
+	a := Answer{small: next != wire.NextReqStd, psn: wire.PSN(id)}
+	n, err := 0, error(nil)
+	if a.small {
+		n, err = s.optimized(next, b, r, true)
+	} else {
+		n, err = r.Parse(b)
 	}
-	a := Answer{}
+	if err != nil {
+		res := s.malformed(next, b, r)
+		return Answer{Rsp: res.Rsp}, !res.Bad // S-HDR-06, S-HDR-07
+	}
 	rc := s.idempotent(r, b[n:], most, &a)
 	if a.region != nil && !proven {
 		rc = wire.RCPermViolation // T27
