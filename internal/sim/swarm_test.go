@@ -29,6 +29,7 @@ var fixedSeeds = []uint64{
 	18525,    // a conversation in which a message that answered nothing was kept back by a fence
 	20391698, // read data that overtook a CLOSE_REQ that the window kept back
 	20402633, // copies of NACKs of trimmed packets, for seconds, which put off the timers
+	20421621, // a void packet in place of one that never left, in the class of new packets
 	1014,     // a source that waited for credit of a life that had ended, and gave the next one up for it
 }
 

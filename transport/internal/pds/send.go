@@ -347,7 +347,10 @@ func (p *PDC) NextLostPiece() piece.Piece { return p.tx.at(p.tx.pick).piece }
 
 // LostFresh reports whether the next packet of Resend is sent for the first time under its
 // PSN, and so without RETX. That is so after a NACK that made the PDC begin anew.
-func (p *PDC) LostFresh() bool { return p.tx.at(p.tx.pick).fresh }
+func (p *PDC) LostFresh() bool {
+	k := p.tx.at(p.tx.pick)
+	return k.fresh && k.tries == 0 // a void packet says RETX, also one in place of a packet that never left
+}
 
 // CanResend reports whether a lost packet may leave now. If nothing is in flight but the NO_OP of
 // knock, the congestion window does not count: at least one packet leaves per round trip. Credit
