@@ -354,6 +354,78 @@ func TestGrantsRateOfASlowLine(t *testing.T) {
 	}
 }
 
+// A source gets what it gets with one CCC also if it has several: RUD PDCs share one, and each ROD PDC has its
+// own. That holds where the line limits, and where the room does. Its CCCs share alike what it gets.
+func TestGrantsManyContexts(t *testing.T) {
+	for _, c := range []struct {
+		name string
+		cfg  GrantConfig
+	}{
+		{"rate", GrantConfig{MTU: 1000, Most: 1 << 20, Rate: 1_000_000_000}},
+		{"room", GrantConfig{MTU: 1000, Most: 1 << 20, Room: 60_000}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			d := newDealer(t, c.cfg)
+			ids := func(peer uint32) int { return 1 + 3*int(peer%2) } // sources 1 and 3 have four
+			most := map[uint32]int64{}
+			got, per := map[uint32]int64{}, [cccsPerSource + 1]int64{}
+			for range 1000 {
+				for p := uint32(1); p <= 4; p++ {
+					for id := 1; id <= ids(p); id++ {
+						d.g.Ask(d.now, p, uint8(id), d.g.Credit(p, uint8(id))+100, p, true, false)
+					}
+				}
+				type grant struct {
+					peer uint32
+					id   uint8
+					n    int64
+				}
+				var all []grant
+				for d.g.Advance(d.now); ; {
+					before := [5][cccsPerSource + 1]uint32{}
+					for p := range uint32(5) {
+						for id := range cccsPerSource + 1 {
+							before[p][id] = d.g.Credit(p, uint8(id))
+						}
+					}
+					peer, _, id, credit, ok := d.g.Next(d.now)
+					if !ok {
+						break
+					}
+					all = append(all, grant{peer, id, ahead(credit, before[peer][id])})
+				}
+				open := map[uint32]int64{}
+				for _, a := range all {
+					open[a.peer] += a.n
+					if got[a.peer] += a.n; a.peer == 1 {
+						per[a.id] += a.n
+					}
+				}
+				for p, n := range open {
+					most[p] = max(most[p], n)
+				}
+				d.now += 20 * us
+				for _, a := range all {
+					d.g.Arrived(d.now, a.peer, a.id, int(a.n))
+				}
+			}
+			for p := uint32(2); p <= 4; p++ {
+				if got[p]*100 < got[1]*90 || got[p]*90 > got[1]*100 {
+					t.Errorf("source %d with %d contexts got %d, source 1 with %d got %d", p, ids(p), got[p], ids(1), got[1])
+				}
+				if c.cfg.Room > 0 && most[p] > int64(c.cfg.Room)/4+int64(grantMTUs*1000)+quantum {
+					t.Errorf("source %d had %d open at once of a room of %d for four", p, most[p], c.cfg.Room)
+				}
+			}
+			for id := 2; id <= cccsPerSource; id++ {
+				if per[id]*100 < per[1]*80 || per[id]*80 > per[1]*100 {
+					t.Errorf("the contexts of source 1 got %d", per[1:])
+				}
+			}
+		})
+	}
+}
+
 // What is granted and did not arrive never exceeds the room.
 func TestGrantsRoom(t *testing.T) {
 	d := newDealer(t, GrantConfig{MTU: 1000, Most: 1 << 20, Room: 50_000})
@@ -529,14 +601,21 @@ func TestGrantsAnything(t *testing.T) {
 			}
 			open, active, listed := int64(0), int64(0), 0
 			for _, s := range d.g.sources {
+				of, can := int64(0), 0
 				for i := range s.ccc {
 					e := &s.ccc[i]
-					if open += e.open; e.listed || e.open > 0 {
-						active++
+					if of += e.open; e.listed {
+						can++
 					}
-					if e.listed {
-						listed++
-					}
+				}
+				if of != s.open || can != s.listed {
+					t.Fatalf("seed %d: source %d has %d open, counted %d; %d listed, counted %d", seed, s.peer, of, s.open, can, s.listed)
+				}
+				if open += of; can > 0 {
+					listed++
+				}
+				if can > 0 || of > 0 {
+					active++
 				}
 			}
 			n := 0

@@ -53,8 +53,7 @@ type grantee struct {
 	at      uint32 // the owner's number of the PDC by which it asked last
 	id      uint8
 	used    bool
-	listed  bool // in the ring
-	counted bool // in Grants.active
+	listed  bool // it may get a grant: counted in grantSource.listed
 	idle    bool // a life of grants passed unused: one packet a life is enough
 	doubt   bool // the source may be forged: the same
 
@@ -62,18 +61,23 @@ type grantee struct {
 	young   int64 // of all that was granted: in this life
 	arrived bool  // something arrived in this life
 	heard   time.Duration
-
-	prev, next *grantee // ring of those with a demand
 }
 
 // scant reports whether a CCC gets a packet per life of grants only.
 func (e *grantee) scant() bool { return e.idle || e.doubt }
 
-// A grantSource is a source with its CCCs.
+// A grantSource is a source with its CCCs. It is in the ring if one of them may get a grant, and they take
+// the turns of the source in turn: a source gets no more for having many.
 type grantSource struct {
-	peer uint32
-	i    int // index in Grants.sources
-	ccc  [cccsPerSource]grantee
+	peer    uint32
+	i       int // index in Grants.sources
+	ccc     [cccsPerSource]grantee
+	turn    int   // index of the CCC that got the last grant
+	listed  int   // CCCs that may get one
+	open    int64 // sum of grantee.open
+	counted bool  // in Grants.active
+
+	prev, next *grantSource // ring of those with a demand
 }
 
 // Grants shares out credit. All of it together never exceeds Room, and its rate is the
@@ -82,15 +86,15 @@ type Grants struct {
 	cfg     GrantConfig
 	room    int64
 	turn    int64         // the most bytes of one grant, in whole quanta
-	open    int64         // sum of grantee.open
-	active  int64         // CCCs that are in the ring or have something open
+	open    int64         // sum of grantSource.open
+	active  int64         // sources that are in the ring or have something open
 	got     int64         // bytes that arrived in this life
 	next    time.Duration // when the next grant may be made
 	born    time.Duration // when this life of grants began
 	lifeEnd time.Duration // when it ends, 0 if nothing is open
 	life    time.Duration
 	least   time.Duration // of life
-	ring    *grantee      // whose turn it is
+	ring    *grantSource  // whose turn it is
 	byPeer  map[uint32]*grantSource
 	sources []*grantSource
 	free    []*grantSource
@@ -154,58 +158,72 @@ func (g *Grants) Ask(now time.Duration, peer uint32, id uint8, target, at uint32
 	return answer, true
 }
 
-// list puts a CCC into the ring if it may get a grant.
+// list lets a CCC take turns if it may get a grant.
 func (g *Grants) list(now time.Duration, e *grantee) {
 	if e.listed || !g.mayGet(e) || e.scant() && e.young > 0 {
 		return
 	}
 	e.listed = true
-	g.count(e)
+	s := e.src
+	if s.listed++; s.listed > 1 {
+		return
+	}
+	g.count(s)
 	if g.ring == nil {
-		g.ring, e.prev, e.next = e, e, e
+		g.ring, s.prev, s.next = s, s, s
 		g.next = max(g.next, now) // what nobody wanted cannot be made up for
 		return
 	}
-	e.prev, e.next = g.ring.prev, g.ring // behind all others
-	e.prev.next, e.next.prev = e, e
+	s.prev, s.next = g.ring.prev, g.ring // behind all others
+	s.prev.next, s.next.prev = s, s
 }
 
-// mayGet reports whether a CCC wants something, and has not more open than its part of the room.
+// mayGet reports whether a CCC wants something, and its source has not more open than its part of the room.
 func (g *Grants) mayGet(e *grantee) bool {
-	most := int64(g.cfg.Most)
-	if g.room > 0 {
-		most = min(most, max(g.room/max(g.active, 1), g.turn))
+	if ahead(e.target, e.granted) <= 0 || e.open >= int64(g.cfg.Most) {
+		return false
 	}
-	return ahead(e.target, e.granted) > 0 && e.open < most
+	return g.room == 0 || e.src.open < max(g.room/max(g.active, 1), g.turn)
 }
 
-// count keeps the number of active CCCs, when one has changed.
-func (g *Grants) count(e *grantee) {
-	switch on := e.listed || e.open > 0; {
-	case on && !e.counted:
+// count keeps the number of active sources, when one has changed.
+func (g *Grants) count(s *grantSource) {
+	switch on := s.listed > 0 || s.open > 0; {
+	case on && !s.counted:
 		g.active++
-	case !on && e.counted:
+	case !on && s.counted:
 		g.active--
 	}
-	e.counted = e.listed || e.open > 0
+	s.counted = s.listed > 0 || s.open > 0
 }
 
-// unlist takes a CCC out of the ring.
+// unlist lets a CCC take no more turns.
 func (g *Grants) unlist(e *grantee) {
 	if !e.listed {
 		return
 	}
 	e.listed = false
-	if e.next == e {
+	s := e.src
+	if s.listed--; s.listed > 0 {
+		return
+	}
+	if s.next == s {
 		g.ring = nil
 	} else {
-		e.prev.next, e.next.prev = e.next, e.prev
-		if g.ring == e {
-			g.ring = e.next
+		s.prev.next, s.next.prev = s.next, s.prev
+		if g.ring == s {
+			g.ring = s.next
 		}
 	}
-	e.prev, e.next = nil, nil
-	g.count(e)
+	s.prev, s.next = nil, nil
+	g.count(s)
+}
+
+// opens adds n bytes to what a CCC has open.
+func (g *Grants) opens(e *grantee, n int64) {
+	e.open += n
+	e.src.open += n
+	g.open += n
 }
 
 // Arrived tells that a packet of n nominal bytes of a CCC arrived.
@@ -217,42 +235,62 @@ func (g *Grants) Arrived(now time.Duration, peer uint32, id uint8, n int) {
 	e.arrived, e.idle, e.heard = true, false, now
 	g.got += int64(n)
 	used := min(e.open, int64(n))
-	e.open -= used
-	g.open -= used
+	g.opens(e, -used)
 	if extra := int64(n) - used; extra > 0 && g.cfg.Rate > 0 {
 		// Nobody granted it, but the line was busy with it, and may have more of it in a queue.
 		g.next = max(g.next, min(max(g.next, now)+g.time(extra), now+g.least))
 	}
-	g.count(e)
+	g.count(e.src)
 	g.list(now, e)
+	for i := range e.src.ccc { // what this CCC had open may have been the source's part of the room
+		if o := &e.src.ccc[i]; o.used {
+			g.list(now, o)
+		}
+	}
 }
 
 // Next returns the next grant that may be made now: who gets it, by which PDC, and the
 // cumulative credit.
 func (g *Grants) Next(now time.Duration) (peer, at uint32, id uint8, credit uint32, ok bool) {
-	e := g.ring
-	if e == nil || g.cfg.Rate > 0 && now < g.next || g.lacksRoom() {
+	s := g.ring
+	if s == nil || g.cfg.Rate > 0 && now < g.next || g.lacksRoom() {
 		return 0, 0, 0, 0, false
 	}
+	e := s.whose()
 	most := g.turn
 	if e.scant() {
 		most = longest
 	}
 	n := (min(ahead(e.target, e.granted), most) + quantum - 1) &^ (quantum - 1)
 	e.granted = (e.granted + uint32(n/quantum)) % creditMod
-	e.open, e.young, g.open = e.open+n, e.young+n, g.open+n
+	e.young += n
+	g.opens(e, n)
 	if g.lifeEnd == 0 {
 		g.begin(now)
 	}
 	if g.cfg.Rate > 0 {
 		g.next = max(g.next, now-slack) + g.time(n)
 	}
-	g.ring = e.next
-	if !g.mayGet(e) || e.scant() {
+	g.ring = s.next
+	if e.scant() {
 		g.unlist(e)
 	}
+	for i := range s.ccc {
+		if o := &s.ccc[i]; o.listed && !g.mayGet(o) {
+			g.unlist(o)
+		}
+	}
 	g.Stats.Grants++
-	return e.src.peer, e.at, e.id, e.granted, true
+	return s.peer, e.at, e.id, e.granted, true
+}
+
+// whose is the CCC of a source in the ring whose turn it is.
+func (s *grantSource) whose() *grantee {
+	for {
+		if s.turn = (s.turn + 1) % len(s.ccc); s.ccc[s.turn].listed {
+			return &s.ccc[s.turn]
+		}
+	}
 }
 
 // time is how long n bytes take at the rate of grants.
@@ -284,7 +322,6 @@ func (g *Grants) Advance(now time.Duration) {
 		took := time.Duration(float64(lifeOpen*g.open) / float64(g.got) * float64(now-g.born))
 		g.life = max(min(took, mostLife), g.least)
 	}
-	g.open = 0
 	for _, s := range g.sources {
 		for i := range s.ccc {
 			e := &s.ccc[i]
@@ -292,14 +329,17 @@ func (g *Grants) Advance(now time.Duration) {
 				continue
 			}
 			if gone := e.open - e.young; gone > 0 {
-				e.open -= gone
+				g.opens(e, -gone)
 				g.Stats.Expired += uint64(gone)
 				e.idle = e.idle || !e.arrived
 			}
-			g.open += e.open
 			e.young, e.arrived = 0, false
-			g.count(e)
-			g.list(now, e)
+		}
+		g.count(s)
+		for i := range s.ccc {
+			if e := &s.ccc[i]; e.used {
+				g.list(now, e)
+			}
 		}
 	}
 	g.lifeEnd = 0
@@ -344,11 +384,10 @@ func (g *Grants) Forget(peer uint32) {
 	for i := range s.ccc {
 		if e := &s.ccc[i]; e.used {
 			g.unlist(e)
-			g.open -= e.open
-			e.open = 0
-			g.count(e)
+			g.opens(e, -e.open)
 		}
 	}
+	g.count(s)
 	delete(g.byPeer, peer)
 	last := g.sources[len(g.sources)-1]
 	g.sources[s.i], last.i = last, s.i
@@ -397,10 +436,11 @@ func (g *Grants) add(peer uint32, id uint8) *grantee {
 			old = e
 		}
 	}
-	g.unlist(old)
-	g.open -= old.open
-	old.open = 0
-	g.count(old)
+	if old.used {
+		g.unlist(old)
+		g.opens(old, -old.open)
+		g.count(s)
+	}
 	*old = grantee{src: s, id: id, used: true}
 	return old
 }
