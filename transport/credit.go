@@ -2,6 +2,7 @@ package transport
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/uetkit/uetkit/transport/internal/cms"
@@ -41,9 +42,47 @@ type crediting struct {
 	waiting []*pds.PDC
 	asked   []*pds.PDC // those of waiting that have just asked; empty between calls
 	waitAt  time.Duration
+	// lacking is, by PeerID, how many of waiting the peer has; targets is how many peers have some.
+	// setWaiting alone writes both.
+	lacking []int32
+	targets int
+	// queued is, by pds.PDC.Slot, what of the PDC is in the sum of its CCC; turn the PDC that had the last turn, which
+	// has sent some of that since. count and uncount alone write them and the sums.
+	queued  []queued
+	turn    *pds.PDC
+	ids     map[PeerID]*creditIDs
 	lastID  uint8
 	used    cms.CreditStats // of all sources' CCCs
 	refused uint64
+}
+
+// A queued is how many nominal bytes a CCC has in its sum for a PDC.
+type queued struct {
+	in *cms.Credit
+	n  int
+}
+
+// creditIDs are the ccc_ids of the CCCs that there are to a peer. They follow one another, so that an id is
+// used again only after all others that are free, when the peer has long forgotten whose it was.
+type creditIDs struct {
+	used [4]uint64
+	n    int // of used
+	last uint8
+}
+
+// take returns an id that no CCC has. There must be one.
+func (s *creditIDs) take() uint8 {
+	for s.last++; s.used[s.last/64]>>(s.last%64)&1 != 0; s.last++ {
+	}
+	s.used[s.last/64] |= 1 << (s.last % 64)
+	s.n++
+	return s.last
+}
+
+// free lets an id be used again.
+func (s *creditIDs) free(id uint8) {
+	s.used[id/64] &^= 1 << (id % 64)
+	s.n--
 }
 
 // CreditCounters count what RCCC did.
@@ -67,6 +106,7 @@ func (f *FEP) startCredit() {
 	f.extra, f.grants = true, 1
 	f.credit = &crediting{
 		grants: cms.NewGrants(cms.GrantConfig{MTU: f.packetMost(), Most: f.cfg.Window, Rate: f.cfg.LineRate, Room: room, BaseRTT: f.cfg.BaseRTT}),
+		ids:    make(map[PeerID]*creditIDs),
 		lastID: uint8(f.rng.Uint32()),
 	}
 }
@@ -74,15 +114,47 @@ func (f *FEP) startCredit() {
 // packetMost is the nominal size of a full packet.
 func (f *FEP) packetMost() int { return f.cfg.PayloadMTU + f.form.reqLen + f.form.overhead }
 
-// newCredit is newCCC with RCCC. Each CCC has another ccc_id than those before it, so that a peer
-// does not take one for another.
+// newCredit is newCCC with RCCC. Of the CCCs to a peer each has its own ccc_id. Where all are in use, a ROD PDC
+// shares the CCC of the RUD PDCs.
 func (f *FEP) newCredit(p *peer, cfg cms.Config) pds.CCC {
-	f.credit.lastID++
-	c := cms.NewCredit(cfg, f.cfg.Congestion == NSCCAndRCCC, f.credit.lastID, &f.credit.used)
+	cr, id := f.credit, f.book.byAddr[p.addr]
+	ids := cr.ids[id]
+	if ids == nil {
+		ids = &creditIDs{last: cr.lastID}
+		cr.ids[id] = ids
+		cr.lastID += idStep
+	}
+	if p.ccc != nil && ids.n == 256 {
+		return p.ccc
+	}
+	c := cms.NewCredit(cfg, f.cfg.Congestion == NSCCAndRCCC, ids.take(), &cr.used)
 	if p.noCredit {
-		c.Refuse()
+		c.Refuse(f.now)
+	}
+	if p.ccc == nil && ids.n == 256 {
+		p.ccc = c // the last one is for all that follow, too
 	}
 	return c
+}
+
+// idStep is how far the first ccc_id of a peer is from that of the peer before it. It is odd, so that all
+// have their turn. Else arbitrary.
+const idStep = 61
+
+// dropCredit ends a CCC that a PDC of a peer had or was to have, unless it is the one that PDCs share.
+func (f *FEP) dropCredit(id PeerID, ccc pds.CCC) {
+	if c, ok := ccc.(*cms.Credit); ok && ccc != f.peers[id].ccc {
+		c.End(f.now)
+		f.credit.ids[id].free(c.ID())
+	}
+}
+
+// creditForgotten ends the CCC that the PDCs of a peer shared, which has none any more.
+func (f *FEP) creditForgotten(id PeerID, ccc pds.CCC) {
+	if c, ok := ccc.(*cms.Credit); ok {
+		c.End(f.now)
+	}
+	delete(f.credit.ids, id)
 }
 
 // creditOf is the CCC of a PDC if it is one with credit, else nil.
@@ -93,50 +165,86 @@ func creditOf(p *pds.PDC) *cms.Credit {
 
 // backlog is how many nominal bytes wait on a PDC.
 func (f *FEP) backlog(pdc *pds.PDC, p *peer) int {
-	if pdc == nil || int(pdc.Slot) >= len(f.lanes) {
-		return 0
+	ln := &f.lanes[pdc.Slot]
+	packets := ln.bytes/int(p.mtu) + ln.q.len()
+	if ln.q.len() > 0 {
+		packets += f.ses.Asks(ln.q.front(), int(p.mtu))
 	}
-	n := 0
-	if ln := &f.lanes[pdc.Slot]; ln.pdc == pdc {
-		packets := ln.bytes/int(p.mtu) + ln.q.len()
-		if ln.q.len() > 0 {
-			packets += f.ses.Asks(ln.q.front(), int(p.mtu))
-		}
-		n = ln.bytes + packets*(f.form.reqLen+f.form.overhead)
-		if ln.data && !pdc.Initiator() {
-			parts, bytes := f.ses.ToReturn(pdc.Slot)
-			n += bytes + max(parts, (bytes+int(p.mtu)-1)/int(p.mtu))*(f.form.reqLen+f.form.overhead)
-		}
+	n := ln.bytes + packets*(f.form.reqLen+f.form.overhead)
+	if ln.data && !pdc.Initiator() {
+		parts, bytes := f.ses.ToReturn(pdc.Slot)
+		n += bytes + max(parts, (bytes+int(p.mtu)-1)/int(p.mtu))*(f.form.reqLen+f.form.overhead)
 	}
 	return n + pdc.ToResend()*f.packetMost()
 }
 
-// wants tells the CCC of a PDC how much waits for it, on this PDC and on those that share it.
-func (f *FEP) wants(now time.Duration, p *peer, pdc *pds.PDC) {
-	c := creditOf(pdc)
-	if c == nil || !c.On() {
+// count puts what waits on a PDC now into the sum of its CCC, instead of what waited there when it was last
+// counted. A PDC whose messages become more or fewer has a turn soon, and each turn counts.
+func (f *FEP) count(pdc *pds.PDC) {
+	cr := f.credit
+	for int(pdc.Slot) >= len(cr.queued) {
+		cr.queued = append(cr.queued, queued{})
+	}
+	q, c := &cr.queued[pdc.Slot], creditOf(pdc)
+	if q.in != c {
+		q.in.Queue(-q.n)
+		*q = queued{in: c}
+	}
+	n := f.backlog(pdc, &f.peers[pdc.Peer])
+	c.Queue(n - q.n)
+	q.n = n
+}
+
+// uncount takes a PDC that is gone out of the sum of its CCC.
+func (f *FEP) uncount(pdc *pds.PDC) {
+	cr := f.credit
+	if cr.turn == pdc {
+		cr.turn = nil
+	}
+	if int(pdc.Slot) < len(cr.queued) {
+		q := &cr.queued[pdc.Slot]
+		q.in.Queue(-q.n)
+		*q = queued{}
+	}
+}
+
+// wants tells the CCC of a PDC, which has a turn, how much waits for it, on this PDC and on those that share it.
+func (f *FEP) wants(now time.Duration, pdc *pds.PDC) {
+	cr := f.credit
+	if cr.turn != nil && cr.turn != pdc {
+		f.count(cr.turn)
+	}
+	cr.turn = nil
+	if f.lanes[pdc.Slot].pdc == pdc { // else it is gone
+		cr.turn = pdc
+		f.count(pdc)
+	}
+	if c := creditOf(pdc); c != nil && c.On() {
+		c.Wants(now, cr.targets)
+	}
+}
+
+// setWaiting says whether packets of a PDC wait for credit.
+func (f *FEP) setWaiting(pdc *pds.PDC, on bool) {
+	if pdc.LacksCredit() == on {
 		return
 	}
-	n := f.backlog(pdc, p) // also if it closes, and others have taken its place below
-	if pdc.Mode() != wire.ROD {
-		others := func(q *pds.PDC) {
-			if q != pdc {
-				n += f.backlog(q, p)
-			}
+	pdc.SetLacksCredit(on)
+	cr := f.credit
+	for int(pdc.Peer) >= len(cr.lacking) {
+		cr.lacking = append(cr.lacking, 0)
+	}
+	n := &cr.lacking[pdc.Peer]
+	switch {
+	case on:
+		if *n++; *n == 1 {
+			cr.targets++
 		}
-		others(p.short)
-		for _, q := range p.long {
-			others(q)
-		}
-		id := PeerID(pdc.Peer)
-		others(f.pulls[id])
-		for _, q := range f.returning[id] {
-			if q.Mode() != wire.ROD {
-				others(q)
-			}
+	default:
+		if *n--; *n == 0 {
+			cr.targets--
 		}
 	}
-	c.Wants(now, n, len(f.credit.waiting))
 }
 
 // lacksCredit notes that packets of a PDC wait for credit, and asks for it if that is due.
@@ -149,7 +257,7 @@ func (f *FEP) lacksCredit(now time.Duration, pdc *pds.PDC) {
 		pdc.AskCredit()
 	}
 	if !pdc.LacksCredit() {
-		pdc.SetLacksCredit(true)
+		f.setWaiting(pdc, true)
 		cr.waiting = append(cr.waiting, pdc)
 	}
 	cr.waitAt = sooner(cr.waitAt, c.AskAt())
@@ -163,30 +271,27 @@ func (f *FEP) askCredits(now time.Duration) {
 	asked := cr.asked[:0]
 	for _, pdc := range cr.waiting {
 		c := creditOf(pdc)
-		if f.pds.At(pdc.Slot) != pdc {
-			continue // it ended
-		}
-		pdc.SetLacksCredit(false)
 		if c == nil || c.HasCredit() || c.AskAt() == 0 {
+			f.setWaiting(pdc, false)
 			continue
 		}
 		if now >= c.AskAt() {
-			f.wants(now, &f.peers[pdc.Peer], pdc)
+			f.wants(now, pdc)
 			switch {
 			case c.Persist(now):
+				f.setWaiting(pdc, false)
 				f.wakeData(&f.lanes[pdc.Slot], &f.peers[pdc.Peer])
 				continue
 			case c.Ask(now):
 				pdc.AskCredit()
-				pdc.SetLacksCredit(true)
 				asked, at = append(asked, pdc), sooner(at, c.AskAt())
 				continue
 			}
 			if now >= c.AskAt() {
+				f.setWaiting(pdc, false)
 				continue // nothing waits any more
 			}
 		}
-		pdc.SetLacksCredit(true)
 		keep, at = append(keep, pdc), sooner(at, c.AskAt())
 	}
 	keep = append(keep, asked...)
@@ -271,7 +376,7 @@ func (f *FEP) noCredit(p *pds.PDC) {
 			return
 		}
 		if c := creditOf(q); c != nil {
-			c.Refuse()
+			c.Refuse(f.now)
 		}
 	})
 	f.wakePeer(PeerID(p.Peer))
@@ -279,10 +384,17 @@ func (f *FEP) noCredit(p *pds.PDC) {
 
 // creditGone forgets a PDC that is gone. last says that it was the last one of its peer.
 func (f *FEP) creditGone(p *pds.PDC, last bool) {
+	cr := f.credit
+	if p.LacksCredit() {
+		f.setWaiting(p, false)
+		cr.waiting = slices.DeleteFunc(cr.waiting, func(q *pds.PDC) bool { return q == p })
+	}
+	f.uncount(p)
+	f.dropCredit(PeerID(p.Peer), p.CCC())
 	if last {
-		f.credit.grants.Forget(p.Peer)
+		cr.grants.Forget(p.Peer)
 	} else {
-		f.credit.grants.Closed(p.Peer, p.Slot)
+		cr.grants.Closed(p.Peer, p.Slot)
 	}
 }
 

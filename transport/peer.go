@@ -163,6 +163,9 @@ func (f *FEP) maybeFree(id PeerID) {
 		return
 	}
 	p.used = false
+	if f.credit != nil {
+		f.creditForgotten(id, p.ccc)
+	}
 	p.ccc = nil
 	if p.search != nil && p.search.on {
 		f.todo.search = slices.DeleteFunc(f.todo.search, func(s PeerID) bool { return s == id })
@@ -208,10 +211,13 @@ func (f *FEP) lane(now time.Duration, id PeerID, p *peer, n int, ordered bool) *
 		// still carries.
 		if p.rod == nil {
 			// UE 3.6: each ROD PDC has its own CCC.
-			p.rod = f.open(now, id, wire.ROD, f.newCCC(p))
-		}
-		if p.rod == nil {
-			return nil
+			ccc := f.newCCC(p)
+			if p.rod = f.open(now, id, wire.ROD, ccc); p.rod == nil {
+				if f.credit != nil {
+					f.dropCredit(id, ccc)
+				}
+				return nil
+			}
 		}
 		return &f.lanes[p.rod.Slot]
 	}

@@ -362,14 +362,14 @@ func (f *FEP) fillData(now time.Duration, id PeerID, p *peer) bool {
 		sent := f.stats.TxData
 		pdc := ln.pdc
 		if f.credit != nil {
-			f.wants(now, p, pdc)
+			f.wants(now, pdc)
 			pdc.Announce(now)
 		}
 		switch f.drain(now, p, ln) {
 		case laneDry:
 			ln.data = false
 			if f.credit != nil {
-				f.wants(now, p, pdc)
+				f.wants(now, pdc)
 			}
 		case laneMore:
 			more = true

@@ -44,7 +44,8 @@ type Credit struct {
 
 	credit int64 // bytes that may leave; the last packet may overdraw
 	free   int64 // the same before the first answer: unsolicited
-	want   int64 // bytes that wait to be sent, as far as they are asked for
+	queued int64 // bytes that wait to be sent
+	want   int64 // of these: as far as they are asked for
 	mtu    int64
 
 	granted int64 // all credit so far
@@ -61,6 +62,7 @@ type Credit struct {
 	askAt   time.Duration // when to ask again
 	grantAt time.Duration // when the last grant came, or the wait for it began
 	sentAt  time.Duration // when the last packet left
+	waits   bool          // packets wait for credit: counted in CreditStats.waiting
 
 	stats *CreditStats
 }
@@ -71,6 +73,36 @@ type CreditStats struct {
 	Old      uint64 // below an earlier one: late, or taken back
 	Excess   uint64 // above what was asked for; the excess does not count
 	Persists uint64 // packets that left without credit, because none came
+
+	waiting int           // CCCs on which packets wait for credit
+	since   time.Duration // if there are any: since when
+	waited  time.Duration // how long there were, before
+}
+
+// Waited is for how long packets waited for credit until now, whichever CCC they were of.
+func (s *CreditStats) Waited(now time.Duration) time.Duration {
+	if s.waiting == 0 {
+		return s.waited
+	}
+	return s.waited + now - s.since
+}
+
+// setWaits says whether packets wait for credit.
+func (c *Credit) setWaits(now time.Duration, on bool) {
+	s := c.stats
+	switch {
+	case on == c.waits:
+		return
+	case on:
+		if s.waiting++; s.waiting == 1 {
+			s.since = now
+		}
+	default:
+		if s.waiting--; s.waiting == 0 {
+			s.waited += now - s.since
+		}
+	}
+	c.waits = on
 }
 
 // NewCredit returns the CCC of a source with RCCC, with NSCC too if both. id is its ccc_id; it
@@ -82,11 +114,31 @@ func NewCredit(cfg Config, both bool, id uint8, stats *CreditStats) *Credit {
 	return c
 }
 
+// ID is the ccc_id.
+func (c *Credit) ID() uint8 { return c.id }
+
+// Queue adds n nominal bytes, or if negative takes them away, of what waits to be sent, lost packets included. A
+// nil Credit counts nothing.
+func (c *Credit) Queue(n int) {
+	if c != nil {
+		c.queued += int64(n)
+	}
+}
+
+// Queued is the sum of Queue.
+func (c *Credit) Queued() int { return int(c.queued) }
+
 // On reports whether RCCC is in force: the destination has not refused.
 func (c *Credit) On() bool { return c.on }
 
 // Refuse ends RCCC: the destination does not know it, and NSCC alone decides.
-func (c *Credit) Refuse() { c.on = false }
+func (c *Credit) Refuse(now time.Duration) {
+	c.on = false
+	c.setWaits(now, false)
+}
+
+// End tells that the CCC is no longer used.
+func (c *Credit) End(now time.Duration) { c.setWaits(now, false) }
 
 // HasCredit reports whether RCCC lets a packet leave.
 func (c *Credit) HasCredit() bool { return !c.on || c.credit+c.free > 0 }
@@ -166,12 +218,13 @@ func (c *Credit) Window() int {
 	return c.nscc.Window()
 }
 
-// Wants tells how many nominal bytes wait to be sent, lost packets included. The first ones after an
-// idle time begin anew with unsolicited packets. share is the number of destinations that this
+// Wants takes up what Queue has told. The first bytes after an idle time begin anew with unsolicited packets. share is the number of destinations that this
 // source sends to at once: its link cannot use the credit of all.
-func (c *Credit) Wants(now time.Duration, n, share int) {
+func (c *Credit) Wants(now time.Duration, share int) {
+	n := c.queued
 	if n == 0 {
 		c.want, c.dry = 0, true
+		c.setWaits(now, false)
 		return
 	}
 	if c.dry && c.nscc.inflight == 0 {
@@ -180,6 +233,7 @@ func (c *Credit) Wants(now time.Duration, n, share int) {
 		}
 		c.free = max(min(opening*c.mtu, int64(c.nscc.ceil))-c.credit, 0)
 		c.asks, c.unheard, c.grantAt = 0, 0, now
+		c.setWaits(now, false)
 	}
 	if c.grantAt == 0 {
 		c.grantAt = now
@@ -189,9 +243,9 @@ func (c *Credit) Wants(now time.Duration, n, share int) {
 	if c.both {
 		most = min(c.nscc.cwnd+c.mtu, most)
 	}
-	c.want = min(int64(n), most)
+	c.want = min(n, most)
 	if share > 1 {
-		c.want = min(max(c.want/int64(share), c.mtu), int64(n))
+		c.want = min(max(c.want/int64(share), c.mtu), n)
 	}
 }
 
@@ -218,6 +272,7 @@ func (c *Credit) Ask(now time.Duration) bool {
 	if !c.on || c.credit+c.free > 0 || c.want == 0 {
 		return false
 	}
+	c.setWaits(now, true)
 	if c.target() > c.asked {
 		if at := c.askedAt + c.nscc.srtt/2; c.askedAt != 0 && now < at {
 			c.askAt = at
@@ -258,6 +313,7 @@ func (c *Credit) Persist(now time.Duration) bool {
 		return false
 	}
 	c.free = 1 - min(c.credit, 0) // the last packet may overdraw
+	c.setWaits(now, false)
 	c.unheard, c.grantAt = 0, now
 	c.stats.Persists++
 	return true
@@ -294,5 +350,6 @@ func (c *Credit) OnCredit(now time.Duration, granted uint32) bool {
 	c.credit = min(c.credit+d, int64(c.nscc.ceil))
 	c.stats.Grants++
 	c.asks, c.askAt, c.grantAt = 0, 0, now
+	c.setWaits(now, c.waits && c.credit <= 0)
 	return true
 }

@@ -21,6 +21,12 @@ func newCreditScript(t *testing.T, both bool) *creditScript {
 	return s
 }
 
+// wants makes n bytes wait.
+func (s *creditScript) wants(n, share int) {
+	s.c.Queue(n - s.c.Queued())
+	s.c.Wants(s.now, share)
+}
+
 // fill sends full packets as long as that is permitted, and returns how many.
 func (s *creditScript) fill() (n int) {
 	for s.c.CanSend(1000) {
@@ -41,7 +47,7 @@ func (s *creditScript) answer(n int) {
 // overdraw, and the next grant pays for that.
 func TestCreditGate(t *testing.T) {
 	s := newCreditScript(t, false)
-	s.c.Wants(s.now, 100_000, 1)
+	s.wants(100_000, 1)
 	if n := s.fill(); n != opening {
 		t.Fatalf("%d packets left before the first answer, want %d", n, opening)
 	}
@@ -69,7 +75,7 @@ func TestCreditSpeculationEnds(t *testing.T) {
 		{"CREDIT", func(s *creditScript) { s.c.OnCredit(s.now, 0) }},
 	} {
 		s := newCreditScript(t, false)
-		s.c.Wants(s.now, 100_000, 1)
+		s.wants(100_000, 1)
 		s.c.OnSend(s.now, 1000)
 		if c.answer(s); s.c.CanSend(1000) {
 			t.Errorf("after %s a packet may leave without credit", c.name)
@@ -86,22 +92,22 @@ func TestCreditTarget(t *testing.T) {
 			t.Errorf("ccc_id %d, target %d, want %d", id, got, want)
 		}
 	}
-	s.c.Wants(s.now, 10_000, 1)
+	s.wants(10_000, 1)
 	at((10_000 - opening*1000 + 255) / 256) // what leaves unsolicited needs none
 	s.fill()
 	s.answer(opening)
 	at((10_000 - opening*1000 + 255) / 256)
-	s.c.Wants(s.now, 1<<20, 1)
+	s.wants(1<<20, 1)
 	at(64_000 / 256)
-	s.c.Wants(s.now, 1<<20, 4) // its link sends to four
+	s.wants(1<<20, 4) // its link sends to four
 	s.c.asked = 0
 	at((16_000 + 255) / 256)
 	b := newCreditScript(t, true)
-	b.c.Wants(b.now, 1<<20, 1)
+	b.wants(1<<20, 1)
 	b.fill()
 	b.answer(opening)
 	b.c.nscc.cwnd = 5000
-	b.c.Wants(b.now, 1<<20, 1)
+	b.wants(1<<20, 1)
 	if _, got := b.c.Target(); got != (6000+255)/256 {
 		t.Errorf("with NSCC the target is %d", got)
 	}
@@ -110,11 +116,11 @@ func TestCreditTarget(t *testing.T) {
 // Counters of 24 bits wrap around; what is old changes nothing; what exceeds the target is not used.
 func TestCreditWraps(t *testing.T) {
 	s := newCreditScript(t, false)
-	s.c.Wants(s.now, 100_000, 1)
+	s.wants(100_000, 1)
 	s.fill()
 	s.answer(opening)
 	s.c.granted, s.c.asked = (creditMod-10)*quantum, (creditMod-10)*quantum
-	s.c.Wants(s.now, 10_000, 1)
+	s.wants(10_000, 1)
 	if _, got := s.c.Target(); got != 30 {
 		t.Fatalf("the target is %d, want 30", got)
 	}
@@ -144,10 +150,10 @@ func (s *creditScript) left() int { return int(max(s.c.credit+s.c.free, 0)) }
 // them a packet leaves without credit; if they are answered and nothing is granted, after longer.
 func TestCreditAsks(t *testing.T) {
 	s := newCreditScript(t, false)
-	s.c.Wants(s.now, 100_000, 1)
+	s.wants(100_000, 1)
 	s.fill()
 	s.answer(opening)
-	s.c.Wants(s.now, 100_000, 1)
+	s.wants(100_000, 1)
 	var at []time.Duration
 	for len(at) < 4 {
 		if s.now > time.Minute {
@@ -168,7 +174,7 @@ func TestCreditAsks(t *testing.T) {
 		t.Error("no packet leaves although nobody answers")
 	}
 	s.answer(1)
-	s.c.Wants(s.now, 100_000, 1)
+	s.wants(100_000, 1)
 	for end := s.now + 5*time.Second; s.now < end; s.now += time.Millisecond {
 		if s.c.Ask(s.now) {
 			s.c.Target()
@@ -189,9 +195,9 @@ func TestCreditForgotten(t *testing.T) {
 	// docs/faults.md rule 5: a destination that has forgotten what it granted counts from the beginning. A
 	// source that it granted much goes on after a few questions, not when the count has come that far again.
 	s := newCreditScript(t, false)
-	s.c.Wants(s.now, 1<<20, 1)
+	s.wants(1<<20, 1)
 	for granted := uint32(0); granted < 40_000; granted += 200 {
-		s.c.Wants(s.now, 1<<20, 1)
+		s.wants(1<<20, 1)
 		s.c.Target()
 		s.fill()
 		s.answer(s.c.InFlight() / 1000)
@@ -205,7 +211,7 @@ func TestCreditForgotten(t *testing.T) {
 	g := NewGrants(GrantConfig{MTU: 1000, Most: 16 << 20, Room: 64_000})
 	asks, had := 0, s.st.Grants
 	for end := s.now + 500*time.Millisecond; s.st.Grants < had+8 && s.now < end; s.now += time.Millisecond {
-		s.c.Wants(s.now, 1<<20, 1)
+		s.wants(1<<20, 1)
 		if s.c.Ask(s.now) {
 			id, target := s.c.Target()
 			if asks++; asks == 1 {
@@ -235,26 +241,73 @@ func TestCreditForgotten(t *testing.T) {
 	}
 }
 
+// A source that has the ccc_id of one that is gone, and of which the destination still knows, sends what it
+// has: at once, if one question and its answer are, and never without credit.
+func TestCreditIDReused(t *testing.T) {
+	for _, had := range []int{1000, 20_000, 60_000, 100_000, 200_000, 5 << 20} {
+		g := NewGrants(GrantConfig{MTU: 1000, Most: 64_000, Room: 64_000})
+		now, asks := time.Second, 0
+		send := func(n int) *creditScript {
+			s := newCreditScript(t, false)
+			s.now = now
+			for left := n; left > 0; {
+				s.wants(left, 1)
+				for s.c.CanSend(1000) && left > 0 {
+					id, target := s.c.Target()
+					s.c.OnSend(s.now, 1000)
+					g.Arrived(s.now, 1, id, 1000)
+					g.Ask(s.now, 1, id, target, 1, true, false)
+					left -= 1000
+				}
+				if s.wants(max(left, 0), 1); left > 0 && s.c.Ask(s.now) {
+					asks++
+					id, target := s.c.Target()
+					if answer, _ := g.Ask(s.now, 1, id, target, 1, true, true); answer {
+						s.c.OnCredit(s.now, g.Credit(1, id))
+					}
+				}
+				for g.Advance(s.now); ; {
+					_, _, _, credit, ok := g.Next(s.now)
+					if !ok {
+						break
+					}
+					s.c.OnCredit(s.now, credit)
+				}
+				if s.answer(s.c.InFlight() / 1000); s.now > now+2*time.Second {
+					t.Fatalf("had %d: %d bytes of %d are left", had, left, n)
+				}
+			}
+			return s
+		}
+		now = send(had).now + ms
+		asks = 0
+		s := send(100_000)
+		if took := s.now - now; took > 20*ms || asks > 4 || s.st.Persists > 0 {
+			t.Errorf("had %d: it took %v and %d questions, %d packets left without credit", had, took, asks, s.st.Persists)
+		}
+	}
+}
+
 func TestCreditIdleRestart(t *testing.T) {
 	s := newCreditScript(t, false)
-	s.c.Wants(s.now, 10_000, 1)
+	s.wants(10_000, 1)
 	s.fill()
 	s.answer(opening)
-	s.c.Wants(s.now, 7000, 1)
+	s.wants(7000, 1)
 	s.c.Target()
 	s.c.OnCredit(s.now, 7000/quantum)
 	s.c.OnSend(s.now, 1000)
-	s.c.Wants(s.now, 0, 1) // the rest was cancelled
+	s.wants(0, 1) // the rest was cancelled
 	s.answer(1)
 	if s.left() < 5000 {
 		t.Fatalf("%d bytes of credit", s.left())
 	}
 	s.now += 10 * ms
-	s.c.Wants(s.now, 50_000, 1)
+	s.wants(50_000, 1)
 	if n := s.fill(); n != opening {
 		t.Errorf("%d packets left after an idle time, want %d", n, opening)
 	}
-	s.c.Wants(s.now, 50_000, 1) // it was not idle: packets are in flight
+	s.wants(50_000, 1) // it was not idle: packets are in flight
 	if n := s.fill(); n != 0 {
 		t.Errorf("%d more left", n)
 	}
@@ -263,10 +316,10 @@ func TestCreditIdleRestart(t *testing.T) {
 // After a refusal NSCC alone decides.
 func TestCreditRefuse(t *testing.T) {
 	s := newCreditScript(t, false)
-	s.c.Wants(s.now, 1<<20, 1)
+	s.wants(1<<20, 1)
 	s.fill()
 	s.answer(opening)
-	s.c.Refuse()
+	s.c.Refuse(s.now)
 	if n := s.fill(); n != 64 {
 		t.Errorf("%d packets left, want the window of 64", n)
 	}
@@ -640,7 +693,7 @@ func TestCreditAllocatesNothing(t *testing.T) {
 	n := testing.AllocsPerRun(1000, func() {
 		s.now += 10 * us
 		d.now = s.now
-		s.c.Wants(s.now, 10_000, 1)
+		s.wants(10_000, 1)
 		_, target := s.c.Target()
 		d.g.Ask(d.now, 1, 1, target, 1, true, false)
 		for {
