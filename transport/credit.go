@@ -95,6 +95,8 @@ type CreditCounters struct {
 	CreditsGranted uint64 // grants made
 	CreditsExpired uint64 // bytes that were granted and did not arrive
 	CreditsCrowded uint64 // demands of sources for which there was no room
+	// CreditWaited is for how long packets waited for credit, to whichever peer.
+	CreditWaited time.Duration
 }
 
 // startCredit prepares RCCC.
@@ -399,10 +401,11 @@ func (f *FEP) creditGone(p *pds.PDC, last bool) {
 }
 
 // counters are the counters of RCCC.
-func (cr *crediting) counters() CreditCounters {
+func (cr *crediting) counters(now time.Duration) CreditCounters {
 	g := &cr.grants.Stats
 	return CreditCounters{
 		CreditsUsed: cr.used.Grants, CreditsOld: cr.used.Old, CreditsExcess: cr.used.Excess, CreditPersists: cr.used.Persists,
 		CreditsRefused: cr.refused, CreditsGranted: g.Grants, CreditsExpired: g.Expired, CreditsCrowded: g.Full,
+		CreditWaited: cr.used.Waited(now),
 	}
 }

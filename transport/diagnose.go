@@ -346,7 +346,7 @@ func (d *diagnosis) why(v *ses.SendView, w *Waiting) {
 	case t.OwnWindow:
 		w.Cause, w.Window, w.InFlight = WaitOwnWindow, f.cfg.MPRange, t.Ahead
 	case p.CCC() != nil && f.credit != nil && creditOf(p) != nil && !creditOf(p).HasCredit():
-		w.Cause, w.InFlight = WaitCredit, p.CCC().InFlight()
+		w.Cause, w.InFlight, w.For = WaitCredit, p.CCC().InFlight(), creditOf(p).Waits(d.now)
 	case p.CCC() != nil && !p.CCC().CanSend(d.packet(v)):
 		w.Cause, w.Window, w.InFlight = WaitCongestion, p.CCC().Window(), p.CCC().InFlight()
 	}
@@ -541,7 +541,7 @@ func (w *Waiting) Why() string {
 	case WaitCongestion:
 		return fmt.Sprintf("the window is closed by congestion control: %d of %d bytes are in flight", w.InFlight, w.Window)
 	case WaitCredit:
-		return fmt.Sprintf("the window is closed by no credit: the target has granted none that is left, %d bytes are in flight", w.InFlight)
+		return fmt.Sprintf("the window is closed by no credit%s: the target has granted none that is left, %d bytes are in flight", lasts(w.For), w.InFlight)
 	case WaitPeerWindow:
 		return fmt.Sprintf("the window is closed by the peer (MP_RANGE): it takes %d packets, %d are not acknowledged", w.Window, w.InFlight)
 	case WaitOwnWindow:

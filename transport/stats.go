@@ -85,7 +85,7 @@ func (f *FEP) Stats() Stats {
 	s, p := f.stats, &f.pds.Stats
 	s.PacketCounters, s.MessageCounters = p.Counters, f.ses.Stats
 	if f.credit != nil {
-		s.CreditCounters = f.credit.counters()
+		s.CreditCounters = f.credit.counters(f.now)
 	}
 	for _, d := range [...]struct {
 		why DropReason

@@ -40,7 +40,7 @@ type Waiting struct {
 	// Nack and RC are what the target answered.
 	Nack wire.NackCode
 	RC   wire.RC
-	// Window and InFlight are bytes with WaitCongestion, else packets.
+	// Window and InFlight are bytes with WaitCongestion and WaitCredit, else packets.
 	Window, InFlight int
 	// Behind is the context of the message that goes first, BehindLeft its bytes that are
 	// not sent yet, BehindFor what that message waits for.

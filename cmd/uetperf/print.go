@@ -393,7 +393,7 @@ func (p *printer) counters(who string, c, other *record.Counters) {
 	}
 	fmt.Fprintf(p.w, "  %s: tx %d pkts %s, rx %d pkts %s; acks tx %d rx %d; rtx %d (rto %d sack %d nack %d probe %d%s); dup %d ooo %d ce %d%s\n", who, c.TxPkts,
 		units.Bytes(int64(c.TxBytes)), c.RxPkts, units.Bytes(int64(c.RxBytes)), c.AcksTx, c.AcksRx, c.Rtx(), c.RtxRTO, c.RtxSACK, c.RtxNack, c.RtxProbe, spurious,
-		c.Dup, c.OOO, c.ECNCE, trimText(c.Trimmed)+rdvText(c)+dropText(c.Drops))
+		c.Dup, c.OOO, c.ECNCE, trimText(c.Trimmed)+rdvText(c)+creditText(c)+dropText(c.Drops))
 }
 
 // rdvText says how many messages an end has announced, and how many of the other end's it has read.
@@ -402,6 +402,15 @@ func rdvText(c *record.Counters) string {
 		return ""
 	}
 	return fmt.Sprintf("; rdv tx %d rx %d", c.RdvTx, c.RdvRx)
+}
+
+// creditText says how many grants of receiver credit an end has made, how many of the other end's it has used, and
+// how long its packets waited for one.
+func creditText(c *record.Counters) string {
+	if c.CreditsGranted|c.CreditsUsed|c.CreditWaitNS == 0 {
+		return ""
+	}
+	return fmt.Sprintf("; credit granted %d used %d waited %s", c.CreditsGranted, c.CreditsUsed, µs(int64(c.CreditWaitNS)))
 }
 
 func dropText(drops map[string]uint64) string {

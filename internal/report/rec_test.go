@@ -260,6 +260,26 @@ func TestOneSidedTimes(t *testing.T) {
 	}
 }
 
+// The counts of receiver credit are shown where an end has some, the others of that end as 0; and no column of them where
+// no end has.
+func TestCredits(t *testing.T) {
+	r := parse(t, `{"schema":"uetperf/1","config":{"test":"bw","cc":"rccc"},"runs":[{"transport":{"tx_pkts":9,"credits_used":30,"credit_wait_ns":2500000},"peer_transport":{"credits_granted":31}}]}`)
+	for i, want := range []map[string]string{{"granted|": "0", "used|": "30", "waited|ms": "2.50"}, {"granted|": "31", "used|": "0", "waited|ms": "0.00"}} {
+		got := cells(t, r.Counters(""), i)
+		for k, v := range want {
+			if got[k].Text != v {
+				t.Errorf("end %d: %s is %q, want %q", i, k, got[k].Text, v)
+			}
+		}
+	}
+	r = parse(t, `{"schema":"uetperf/1","config":{"test":"bw"},"runs":[{"transport":{"tx_pkts":9}}]}`)
+	for _, h := range r.Counters("").Heads {
+		if h.Name == "granted" || h.Name == "waited" {
+			t.Errorf("there is a column %q without credit", h.Name)
+		}
+	}
+}
+
 // The page shows what the record tells of each test of a soak, failures first.
 func TestSoakRounds(t *testing.T) {
 	r := parse(t, `{"schema":"uetperf/1","config":{"test":"soak"},"runs":[{"transport":{},"soak":{"episodes":5,"failed":1,"kinds":{},"leaks":[],"leaking":0,"rounds":[

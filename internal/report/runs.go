@@ -250,6 +250,13 @@ func (r *Rec) Counters(caption string) page.Table {
 			return opt(r.hasRun(ends[i].run, ends[i].key, key), func() page.Cell { return page.T("%s", page.Int(of(ends[i].c))) })
 		}}
 	}
+	// An end with receiver credit has at least one of its counts; those that it lacks are 0.
+	credit := func(name, unit, help string, of func(*record.Counters) string) column {
+		return column{head: page.Head{Name: name, Unit: unit, Help: help}, cell: func(i int) page.Cell {
+			has := func(key string) bool { return r.hasRun(ends[i].run, ends[i].key, key) }
+			return opt(has("credits_granted") || has("credits_used") || has("credit_wait_ns"), func() page.Cell { return page.T("%s", of(ends[i].c)) })
+		}}
+	}
 	cols := []column{
 		{head: page.Head{Name: "run", Left: true}, cell: func(i int) page.Cell { return page.T("%s", r.RunName(ends[i].run)) }},
 		{head: page.Head{Name: "end", Left: true}, cell: func(i int) page.Cell {
@@ -276,6 +283,9 @@ func (r *Rec) Counters(caption string) page.Table {
 		c("ooo", "received out of order", "ooo", func(c *record.Counters) uint64 { return c.OOO }),
 		c("trim", "received trimmed", "trimmed", func(c *record.Counters) uint64 { return c.Trimmed }),
 		c("ecn", "received with a mark", "ecn_ce", func(c *record.Counters) uint64 { return c.ECNCE }),
+		credit("granted", "", "grants of receiver credit made", func(c *record.Counters) string { return page.Int(c.CreditsGranted) }),
+		credit("used", "", "grants of the other end that let this one send", func(c *record.Counters) string { return page.Int(c.CreditsUsed) }),
+		credit("waited", "ms", "how long packets waited for receiver credit", func(c *record.Counters) string { return page.Fixed(float64(c.CreditWaitNS)/1e6, 2) }),
 		{head: page.Head{Name: "thrown away", Help: "datagrams, by reason", Left: true}, cell: func(i int) page.Cell {
 			return opt(r.hasRun(ends[i].run, ends[i].key, "drops"), func() page.Cell { return page.T("%s", dropText(ends[i].c.Drops)) })
 		}},

@@ -41,6 +41,9 @@ func TestCreditMovesEverything(t *testing.T) {
 			if a.CreditsUsed < 100 || b.CreditsGranted < 100 || a.CreditPersists != 0 || a.CreditsExcess != 0 || a.CreditsRefused != 0 || b.CreditsExpired != 0 {
 				t.Errorf("source %+v, destination %+v", a.CreditCounters, b.CreditCounters)
 			}
+			if a.CreditWaited <= 0 || a.CreditWaited > w.Now() {
+				t.Errorf("packets waited for %v of %v", a.CreditWaited, w.Now())
+			}
 			if a.RtxRTO+a.RtxSACK+a.RtxProbe != 0 {
 				t.Error("packets were sent again on a clean path")
 			}
@@ -142,7 +145,7 @@ func TestDiagnoseCredit(t *testing.T) {
 	o := w.Hosts[0].Post(tsend(1, 100_000))
 	w.Run(5 * ms)
 	d := wantWait(t, o, transport.WaitCredit)
-	ask(t, "the text", d.Why(), "the window is closed by no credit: the target has granted none that is left, 0 bytes are in flight")
+	ask(t, "the text", d.Why(), "the window is closed by no credit for 4.89ms: the target has granted none that is left, 0 bytes are in flight")
 	f.Filter = nil
 	w.Line(1, 0).SetFaults(f)
 	settle(w)

@@ -22,6 +22,7 @@ func countersOf(h *simtest.Host) record.Counters {
 		TxPkts: s.TxPackets, RxPkts: s.RxPackets, TxBytes: s.TxBytes, RxBytes: s.RxBytes,
 		RtxRTO: s.RtxRTO, RtxSACK: s.RtxSACK, RtxNack: s.RtxNack, RtxProbe: s.RtxProbe,
 		Dup: s.RxDup, OOO: s.RxOOO, ECNCE: s.RxCE, AcksTx: s.AcksTx, AcksRx: s.AcksRx, Drops: map[string]uint64{},
+		CreditsGranted: s.CreditsGranted, CreditsUsed: s.CreditsUsed, CreditWaitNS: uint64(s.CreditWaited),
 	}
 	for _, code := range nackTrimmed {
 		c.Trimmed += s.NacksTx[code]
@@ -55,6 +56,9 @@ func minus(a, b record.Counters) record.Counters {
 	sub(&a.ECNCE, b.ECNCE)
 	sub(&a.AcksTx, b.AcksTx)
 	sub(&a.AcksRx, b.AcksRx)
+	sub(&a.CreditsGranted, b.CreditsGranted)
+	sub(&a.CreditsUsed, b.CreditsUsed)
+	sub(&a.CreditWaitNS, b.CreditWaitNS)
 	for k, n := range b.Drops {
 		if a.Drops[k] >= n {
 			a.Drops[k] -= n

@@ -140,23 +140,24 @@ var (
 	pdcs      = desc("pdcs", "Packet delivery contexts that exist.")
 	drops     = desc("dropped_datagrams_total", "Received datagrams that were thrown away.", "reason")
 
-	packets  = desc("datagrams_total", "Datagrams of all kinds.", "direction")
-	octets   = desc("datagram_bytes_total", "Bytes of UDP payload.", "direction")
-	messages = desc("messages_total", "Messages that completed.", "direction")
-	payload  = desc("message_bytes_total", "Bytes of messages that completed.", "direction")
-	acks     = desc("acks_total", "ACKs.", "direction")
-	resends  = desc("retransmissions_total", "Packets that were sent again.", "cause")
-	spurious = desc("spurious_retransmissions_total", "Packets that were sent again though they had arrived.")
-	dups     = desc("duplicates_total", "Packets that came more than once.")
-	ooo      = desc("out_of_order_total", "Packets that came out of order.")
-	marks    = desc("congestion_marks_total", "Packets that came with the ECN mark CE.")
-	failures = desc("pdc_errors_total", "Packet delivery contexts that ended in error.")
-	nacks    = desc("nacks_total", "NACKs.", "direction")
-	credits  = desc("credits_total", "Grants of receiver credit: made here, used, below an earlier one, above what was asked for; and packets sent without.", "what")
-	early    = desc("unexpected_messages_total", "Messages that came before a receive for them.")
+	packets    = desc("datagrams_total", "Datagrams of all kinds.", "direction")
+	octets     = desc("datagram_bytes_total", "Bytes of UDP payload.", "direction")
+	messages   = desc("messages_total", "Messages that completed.", "direction")
+	payload    = desc("message_bytes_total", "Bytes of messages that completed.", "direction")
+	acks       = desc("acks_total", "ACKs.", "direction")
+	resends    = desc("retransmissions_total", "Packets that were sent again.", "cause")
+	spurious   = desc("spurious_retransmissions_total", "Packets that were sent again though they had arrived.")
+	dups       = desc("duplicates_total", "Packets that came more than once.")
+	ooo        = desc("out_of_order_total", "Packets that came out of order.")
+	marks      = desc("congestion_marks_total", "Packets that came with the ECN mark CE.")
+	failures   = desc("pdc_errors_total", "Packet delivery contexts that ended in error.")
+	nacks      = desc("nacks_total", "NACKs.", "direction")
+	credits    = desc("credits_total", "Grants of receiver credit: made here, used, below an earlier one, above what was asked for; and packets sent without.", "what")
+	creditWait = desc("credit_wait_seconds_total", "How long packets waited for receiver credit, to whichever peer.")
+	early      = desc("unexpected_messages_total", "Messages that came before a receive for them.")
 )
 
-const numCounters = 27
+const numCounters = 28
 
 // counters are all counters except the drops.
 var counters = [numCounters]struct {
@@ -190,6 +191,7 @@ var counters = [numCounters]struct {
 	{credits, "old", func(s *uet.Stats) uint64 { return s.CreditsOld }},
 	{credits, "excess", func(s *uet.Stats) uint64 { return s.CreditsExcess }},
 	{credits, "without", func(s *uet.Stats) uint64 { return s.CreditPersists }},
+	{creditWait, "", func(s *uet.Stats) uint64 { return uint64(s.CreditWaited) }},
 	{early, "", func(s *uet.Stats) uint64 { return s.Unexpected }},
 }
 
@@ -346,7 +348,11 @@ func (c *Collector) Collect(ch chan<- prometheus.Metric) {
 			if l := counters[i].label; l != "" {
 				labels = append(labels, l)
 			}
-			ch <- prometheus.MustNewConstMetric(counters[i].desc, prometheus.CounterValue, float64(s.counters[i]), labels...)
+			v := float64(s.counters[i])
+			if counters[i].desc == creditWait {
+				v /= 1e9 // nanoseconds
+			}
+			ch <- prometheus.MustNewConstMetric(counters[i].desc, prometheus.CounterValue, v, labels...)
 		}
 	}
 }

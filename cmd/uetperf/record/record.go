@@ -485,23 +485,26 @@ type Latency struct {
 
 // Counters are those of the endpoints of one end over the whole run, warm-up included.
 type Counters struct {
-	TxPkts   uint64            `json:"tx_pkts"`
-	RxPkts   uint64            `json:"rx_pkts"`
-	TxBytes  uint64            `json:"tx_bytes"` // UDP payload
-	RxBytes  uint64            `json:"rx_bytes"`
-	RtxRTO   uint64            `json:"rtx_rto"`
-	RtxSACK  uint64            `json:"rtx_sack"`
-	RtxNack  uint64            `json:"rtx_nack"`
-	RtxProbe uint64            `json:"rtx_probe"` // tail probes
-	Dup      uint64            `json:"dup"`
-	OOO      uint64            `json:"ooo"`
-	Trimmed  uint64            `json:"trimmed"` // received after a switch had cut the payload
-	ECNCE    uint64            `json:"ecn_ce"`
-	AcksTx   uint64            `json:"acks_tx"`
-	AcksRx   uint64            `json:"acks_rx"`
-	RdvTx    uint64            `json:"rdv_tx,omitempty"` // messages announced instead of sent (`--rendezvous`)
-	RdvRx    uint64            `json:"rdv_rx,omitempty"` // announced messages of the other end of which all was read
-	Drops    map[string]uint64 `json:"drops"`            // datagrams thrown away, by reason
+	TxPkts         uint64            `json:"tx_pkts"`
+	RxPkts         uint64            `json:"rx_pkts"`
+	TxBytes        uint64            `json:"tx_bytes"` // UDP payload
+	RxBytes        uint64            `json:"rx_bytes"`
+	RtxRTO         uint64            `json:"rtx_rto"`
+	RtxSACK        uint64            `json:"rtx_sack"`
+	RtxNack        uint64            `json:"rtx_nack"`
+	RtxProbe       uint64            `json:"rtx_probe"` // tail probes
+	Dup            uint64            `json:"dup"`
+	OOO            uint64            `json:"ooo"`
+	Trimmed        uint64            `json:"trimmed"` // received after a switch had cut the payload
+	ECNCE          uint64            `json:"ecn_ce"`
+	AcksTx         uint64            `json:"acks_tx"`
+	AcksRx         uint64            `json:"acks_rx"`
+	RdvTx          uint64            `json:"rdv_tx,omitempty"`          // messages announced instead of sent (`--rendezvous`)
+	RdvRx          uint64            `json:"rdv_rx,omitempty"`          // announced messages of the other end of which all was read
+	CreditsGranted uint64            `json:"credits_granted,omitempty"` // grants of receiver credit that this end made (`--cc rccc`)
+	CreditsUsed    uint64            `json:"credits_used,omitempty"`    // grants of the other end that let this one send
+	CreditWaitNS   uint64            `json:"credit_wait_ns,omitempty"`  // how long packets of this end waited for credit
+	Drops          map[string]uint64 `json:"drops"`                     // datagrams thrown away, by reason
 }
 
 // Rtx is the number of retransmissions.
@@ -530,6 +533,9 @@ func (c *Counters) Add(d *Counters) {
 	c.AcksRx += d.AcksRx
 	c.RdvTx += d.RdvTx
 	c.RdvRx += d.RdvRx
+	c.CreditsGranted += d.CreditsGranted
+	c.CreditsUsed += d.CreditsUsed
+	c.CreditWaitNS += d.CreditWaitNS
 	if c.Drops == nil {
 		c.Drops = map[string]uint64{}
 	}
@@ -556,6 +562,9 @@ func (c *Counters) Sub(before *Counters) {
 	c.AcksRx -= before.AcksRx
 	c.RdvTx -= before.RdvTx
 	c.RdvRx -= before.RdvRx
+	c.CreditsGranted -= before.CreditsGranted
+	c.CreditsUsed -= before.CreditsUsed
+	c.CreditWaitNS -= before.CreditWaitNS
 	for k, n := range before.Drops {
 		if c.Drops[k] -= n; c.Drops[k] == 0 {
 			delete(c.Drops, k)

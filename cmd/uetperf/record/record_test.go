@@ -198,6 +198,9 @@ runs[].name string
 runs[].op string
 runs[].peer_transport.acks_rx uint64
 runs[].peer_transport.acks_tx uint64
+runs[].peer_transport.credit_wait_ns uint64
+runs[].peer_transport.credits_granted uint64
+runs[].peer_transport.credits_used uint64
 runs[].peer_transport.drops map[string]uint64
 runs[].peer_transport.dup uint64
 runs[].peer_transport.ecn_ce uint64
@@ -256,6 +259,9 @@ runs[].streams[].spurious uint64
 runs[].streams[].trimmed uint64
 runs[].transport.acks_rx uint64
 runs[].transport.acks_tx uint64
+runs[].transport.credit_wait_ns uint64
+runs[].transport.credits_granted uint64
+runs[].transport.credits_used uint64
 runs[].transport.drops map[string]uint64
 runs[].transport.dup uint64
 runs[].transport.ecn_ce uint64

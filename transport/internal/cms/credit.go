@@ -62,7 +62,7 @@ type Credit struct {
 	askAt   time.Duration // when to ask again
 	grantAt time.Duration // when the last grant came, or the wait for it began
 	sentAt  time.Duration // when the last packet left
-	waits   bool          // packets wait for credit: counted in CreditStats.waiting
+	waitsAt time.Duration // since when packets wait for credit, 0: they do not. Counted in CreditStats.waiting
 
 	stats *CreditStats
 }
@@ -91,18 +91,26 @@ func (s *CreditStats) Waited(now time.Duration) time.Duration {
 func (c *Credit) setWaits(now time.Duration, on bool) {
 	s := c.stats
 	switch {
-	case on == c.waits:
-		return
+	case on == (c.waitsAt != 0):
 	case on:
+		c.waitsAt = now
 		if s.waiting++; s.waiting == 1 {
 			s.since = now
 		}
 	default:
+		c.waitsAt = 0
 		if s.waiting--; s.waiting == 0 {
 			s.waited += now - s.since
 		}
 	}
-	c.waits = on
+}
+
+// Waits is how long packets have been waiting for credit, 0 if they do not.
+func (c *Credit) Waits(now time.Duration) time.Duration {
+	if c.waitsAt == 0 {
+		return 0
+	}
+	return now - c.waitsAt
 }
 
 // NewCredit returns the CCC of a source with RCCC, with NSCC too if both. id is its ccc_id; it
@@ -350,6 +358,6 @@ func (c *Credit) OnCredit(now time.Duration, granted uint32) bool {
 	c.credit = min(c.credit+d, int64(c.nscc.ceil))
 	c.stats.Grants++
 	c.asks, c.askAt, c.grantAt = 0, 0, now
-	c.setWaits(now, c.waits && c.credit <= 0)
+	c.setWaits(now, c.waitsAt != 0 && c.credit <= 0)
 	return true
 }

@@ -313,6 +313,58 @@ func TestCreditIdleRestart(t *testing.T) {
 	}
 }
 
+// The time that packets wait for credit is counted, once for all CCCs, until credit comes or nothing waits.
+func TestCreditWaited(t *testing.T) {
+	s := newCreditScript(t, false)
+	o := NewCredit(Config{MTU: 1000, Window: 64_000, BaseRTT: 100 * us}, false, 10, &s.st)
+	waited := func(want time.Duration) {
+		t.Helper()
+		if got := s.st.Waited(s.now); got != want {
+			t.Errorf("waited for %v, want %v", got, want)
+		}
+	}
+	dry := func(c *Credit, n int) {
+		c.Queue(n - c.Queued())
+		c.Wants(s.now, 1)
+		for c.CanSend(1000) {
+			c.Target()
+			c.OnSend(s.now, 1000)
+		}
+		c.Ask(s.now)
+	}
+	dry(s.c, 50_000)
+	s.now += ms
+	if waited(ms); s.c.Waits(s.now) != ms || o.Waits(s.now) != 0 {
+		t.Errorf("the CCCs wait since %v and %v", s.c.Waits(s.now), o.Waits(s.now))
+	}
+	dry(o, 50_000) // it waits at the same time
+	s.now += ms
+	s.c.Target()
+	s.c.OnCredit(s.now, 20)
+	waited(2 * ms) // the other one still waits
+	s.now += ms
+	o.Target()
+	o.OnCredit(s.now, 20)
+	s.now += ms
+	waited(3 * ms)
+	dry(s.c, 40_000)
+	s.now += ms
+	s.wants(0, 1) // what waited was cancelled
+	s.now += ms
+	waited(4 * ms)
+	dry(o, 30_000)
+	s.now += ms
+	o.End(s.now)
+	s.now += ms
+	waited(5 * ms)
+	s.wants(9000, 1)
+	dry(s.c, 9000)
+	s.now += ms
+	s.c.Refuse(s.now)
+	s.now += ms
+	waited(6 * ms)
+}
+
 // After a refusal NSCC alone decides.
 func TestCreditRefuse(t *testing.T) {
 	s := newCreditScript(t, false)

@@ -196,6 +196,7 @@ func CountersOf(s uet.Stats) record.Counters {
 		TxPkts: s.TxPackets, RxPkts: s.RxPackets, TxBytes: s.TxBytes, RxBytes: s.RxBytes,
 		RtxRTO: s.RtxRTO + s.RUDIResent, RtxSACK: s.RtxSACK, RtxNack: s.RtxNack, RtxProbe: s.RtxProbe,
 		Dup: s.RxDup, OOO: s.RxOOO, Trimmed: s.RxTrimmed, ECNCE: s.RxCE, AcksTx: s.AcksTx, AcksRx: s.AcksRx, RdvTx: s.Lent, RdvRx: s.Pulled,
+		CreditsGranted: s.CreditsGranted, CreditsUsed: s.CreditsUsed, CreditWaitNS: uint64(s.CreditWaited),
 		Drops: map[string]uint64{},
 	}
 	for i, n := range s.Drops {
