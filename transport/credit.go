@@ -168,7 +168,9 @@ func creditOf(p *pds.PDC) *cms.Credit {
 // backlog is how many nominal bytes wait on a PDC.
 func (f *FEP) backlog(pdc *pds.PDC, p *peer) int {
 	ln := &f.lanes[pdc.Slot]
-	packets := ln.bytes/int(p.mtu) + ln.q.len()
+	// Messages are at least so many packets. More would be asked for than is used, and what is granted and not used is
+	// withheld from others until it expires.
+	packets := max((ln.bytes+int(p.mtu)-1)/int(p.mtu), ln.q.len())
 	if ln.q.len() > 0 {
 		packets += f.ses.Asks(ln.q.front(), int(p.mtu))
 	}

@@ -193,6 +193,30 @@ func TestCreditSlowReader(t *testing.T) {
 	t.Log("datagrams lost at the socket:", lost)
 }
 
+// Sources of messages shorter than a packet ask for what they use. Else what they leave unused holds the room until it
+// expires.
+func TestCreditShortMessages(t *testing.T) {
+	const n, each, size = 8, 1000, 500
+	w := fan(t, 1413, n, transport.RCCC, 128<<10, ms)
+	post(w.Hosts[0], trecv(size), n*each)
+	var ops []*simtest.Op
+	for i := range n {
+		for range each {
+			ops = append(ops, w.Hosts[1+i].Post(tsend(0, size)))
+		}
+	}
+	start := w.Now()
+	w.RunOps(time.Minute, ops...)
+	w.Want("ok", ops...)
+	if took := w.Now() - start; took > 6*ms {
+		t.Errorf("4 MB took %v of a line of 10 Gb/s", took)
+	}
+	if s := w.Hosts[0].FEP.Stats(); s.CreditsExpired != 0 {
+		t.Errorf("%d bytes were granted in vain", s.CreditsExpired)
+	}
+	settle(w)
+}
+
 // jain is Jain's index.
 func jain(x []float64) float64 {
 	var sum, squares float64
