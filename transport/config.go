@@ -153,6 +153,9 @@ type Config struct {
 	// RecvWindow is the number of bytes that the receive path can hold: the usable size of
 	// the socket buffer. It limits the PSN window offered to peers. 0 means no limit.
 	RecvWindow int
+	// RecvCost is what a datagram of size bytes takes of RecvWindow; nil means its size. Credit (RCCC) is
+	// granted for as many as there is room for, if they are as long as those that come.
+	RecvCost func(size int) int
 }
 
 // Classes are the DSCP values, 0 to 63, that hosts and trimming switches agree on. UE

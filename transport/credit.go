@@ -105,9 +105,13 @@ func (f *FEP) startCredit() {
 	if room == 0 && f.cfg.LineRate == 0 {
 		room = f.cfg.Window
 	}
+	var cost func(int) int
+	if c := f.cfg.RecvCost; c != nil && f.cfg.RecvWindow > 0 {
+		cost = func(n int) int { return c(max(n-f.form.overhead, 0)) }
+	}
 	f.extra, f.grants = true, 1
 	f.credit = &crediting{
-		grants: cms.NewGrants(cms.GrantConfig{MTU: f.packetMost(), Most: f.cfg.Window, Rate: f.cfg.LineRate, Room: room, BaseRTT: f.cfg.BaseRTT}),
+		grants: cms.NewGrants(cms.GrantConfig{MTU: f.packetMost(), Most: f.cfg.Window, Rate: f.cfg.LineRate, Room: room, Cost: cost, BaseRTT: f.cfg.BaseRTT}),
 		ids:    make(map[PeerID]*creditIDs),
 		lastID: uint8(f.rng.Uint32()),
 	}
@@ -318,7 +322,7 @@ func (cr *crediting) timeout() time.Duration { return sooner(cr.waitAt, cr.grant
 // grant makes the grants that are due.
 func (f *FEP) grant(now time.Duration) {
 	g := f.credit.grants
-	g.Advance(now)
+	g.Advance(now, f.stats.RxPackets)
 	for {
 		peer, slot, _, credit, ok := g.Next(now)
 		if !ok {

@@ -614,7 +614,9 @@ func (ep *Endpoint) engine(conn *udp.Conn, id wire.Addr, dscp uint8) transport.C
 	}
 	tc.Hint, tc.Lost = (*owner)(ep).unfit, (*owner)(ep).sourceLost
 	tc.PathMTU = (*owner)(ep).pathMTU
-	tc.RecvWindow = conn.Info().RecvBuf.Usable(tc.PayloadMTU + headerBytes)
+	full := tc.PayloadMTU + headerBytes
+	tc.RecvWindow = conn.Info().RecvBuf.Usable(full)
+	tc.RecvCost = func(size int) int { return udp.Cost(size, full) }
 	return tc
 }
 

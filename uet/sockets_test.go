@@ -140,3 +140,22 @@ func TestPathPortsOfRecordsAreUsed(t *testing.T) {
 	}
 	ok(t, a.Abandon(h[0]))
 }
+
+// The engine knows what its socket holds, and what short datagrams take of that.
+func TestEngineKnowsItsSocket(t *testing.T) {
+	t.Parallel()
+	conn, err := udp.Open(udp.Config{Addr: netip.MustParseAddrPort("127.0.0.1:0")})
+	ok(t, err)
+	t.Cleanup(func() { ok(t, conn.Close()) })
+	cfg := newRig(t, &Info{Caps: fi.Msg}).node().engine(conn, wire.Addr{}, 0)
+	if cfg.RecvWindow <= 0 || cfg.RecvCost == nil {
+		t.Fatalf("it holds %d bytes", cfg.RecvWindow)
+	}
+	full := cfg.PayloadMTU + headerBytes
+	if n := cfg.RecvCost(full); n != full {
+		t.Errorf("a full packet of %d bytes takes %d", full, n)
+	}
+	if n := cfg.RecvCost(100); n < 200 {
+		t.Errorf("100 bytes take %d", n)
+	}
+}

@@ -1,6 +1,7 @@
 package sim_test
 
 import (
+	"math/bits"
 	"testing"
 	"time"
 
@@ -154,16 +155,27 @@ func TestDiagnoseCredit(t *testing.T) {
 // A fan is n senders with RCCC to host 0, whose buffer is small and which reads it seldom.
 func fan(t *testing.T, seed uint64, n int, by transport.Congestion, buffer int, wake time.Duration, change ...func(*transport.Config)) *simtest.World {
 	t.Helper()
+	return fanOf(t, seed, n, func(spec *simtest.Spec) {
+		for i := range spec.Hosts {
+			spec.Hosts[i].Config.Congestion = by
+		}
+		spec.Hosts[0].Node.RecvBuffer, spec.Hosts[0].Node.Wake = buffer, wake
+		spec.Hosts[0].Config.RecvWindow = buffer * 3 / 4
+		for _, c := range change {
+			c(&spec.Hosts[0].Config)
+		}
+	})
+}
+
+// fanOf is n senders with RCCC to host 0, as change has it.
+func fanOf(t *testing.T, seed uint64, n int, change func(*simtest.Spec)) *simtest.World {
+	t.Helper()
 	spec := simtest.Spec{Seed: seed, Line: sim.Faults{Delay: 20 * us, Rate: 1_250_000_000, InOrder: true}, Hosts: make([]simtest.HostSpec, n+1), Light: true}
 	for i := range spec.Hosts {
 		spec.Hosts[i].Backlog = true
-		spec.Hosts[i].Config.Congestion = by
+		spec.Hosts[i].Config.Congestion = transport.RCCC
 	}
-	spec.Hosts[0].Node.RecvBuffer, spec.Hosts[0].Node.Wake = buffer, wake
-	spec.Hosts[0].Config.RecvWindow = buffer * 3 / 4
-	for _, c := range change {
-		c(&spec.Hosts[0].Config)
-	}
+	change(&spec)
 	return simtest.NewWorld(t, spec)
 }
 
@@ -215,6 +227,42 @@ func TestCreditShortMessages(t *testing.T) {
 		t.Errorf("%d bytes were granted in vain", s.CreditsExpired)
 	}
 	settle(w)
+}
+
+// Short datagrams take more of a socket than their bytes. No more is granted than it holds of them.
+func TestCreditShortInSocket(t *testing.T) {
+	// As Linux does: 256 bytes, and a power of two with 446 for headers.
+	charge := func(size int) int { return 256 + 1<<bits.Len(uint(size+446-1)) }
+	const n, each, size, buffer, full = 8, 500, 100, 400_000, 1084
+	lost := map[bool]uint64{}
+	for _, told := range []bool{false, true} {
+		w := fanOf(t, 1414, n, func(s *simtest.Spec) {
+			h := &s.Hosts[0]
+			h.Node.RecvBuffer, h.Node.RecvCost, h.Node.Wake = buffer, charge, 2*ms
+			h.Config.RecvWindow = buffer * 3 / 4 / charge(full) * full
+			if told {
+				h.Config.RecvCost = func(size int) int { return charge(size) * full / charge(full) }
+			}
+		})
+		post(w.Hosts[0], trecv(size), n*each)
+		var ops []*simtest.Op
+		for i := range n {
+			for range each {
+				ops = append(ops, w.Hosts[1+i].Post(tsend(0, size)))
+			}
+		}
+		w.RunOps(time.Minute, ops...)
+		w.Want("ok", ops...)
+		lost[told] = w.Net.Lost(sim.WhyBuffer)
+		settle(w)
+	}
+	if lost[false] == 0 {
+		t.Error("nothing is lost where nobody says what datagrams take: the test does not test")
+	}
+	if lost[true] != 0 {
+		t.Errorf("%d datagrams found no room in the socket", lost[true])
+	}
+	t.Log("datagrams lost at the socket, by what the FEP knows:", lost)
 }
 
 // jain is Jain's index.

@@ -26,6 +26,8 @@ type NodeConfig struct {
 	Ports []uint16
 	// RecvBuffer is how many bytes may wait for Recv; more are lost. 0 means no limit.
 	RecvBuffer int
+	// RecvCost is what a datagram of size bytes takes of RecvBuffer; nil means its size.
+	RecvCost func(size int) int
 	// Wake is how long after an arrival a turn may begin, TimerLate how long after the timer's
 	// time. The actual delays are uniform from 0.
 	Wake      time.Duration
@@ -287,13 +289,21 @@ func (nd *Node) arrive(p *Packet) {
 		nd.net.drop(p, WhyDown)
 		return
 	}
-	if nd.cfg.RecvBuffer > 0 && nd.bytes+len(p.Data) > nd.cfg.RecvBuffer {
+	if nd.cfg.RecvBuffer > 0 && nd.bytes+nd.cost(p) > nd.cfg.RecvBuffer {
 		nd.net.drop(p, WhyBuffer)
 		return
 	}
 	nd.inbox = append(nd.inbox, p)
-	nd.bytes += len(p.Data)
+	nd.bytes += nd.cost(p)
 	nd.Kick(nd.upTo(nd.cfg.Wake))
+}
+
+// cost is what a packet takes of the receive buffer.
+func (nd *Node) cost(p *Packet) int {
+	if nd.cfg.RecvCost != nil {
+		return nd.cfg.RecvCost(len(p.Data))
+	}
+	return len(p.Data)
 }
 
 func (nd *Node) icmp(life uint32, p *Packet) {
@@ -332,7 +342,7 @@ func (nd *Node) Recv(d *dgram.Datagram) bool {
 		}
 		nd.inbox[nd.head] = nil
 		nd.head++
-		nd.bytes -= len(p.Data)
+		nd.bytes -= nd.cost(p)
 		d.Data = append(d.Data, p.Data...)
 		nd.net.tap(Taken, WhyNone, p)
 		empty := len(p.Data) == 0

@@ -644,6 +644,11 @@ func TestUsable(t *testing.T) {
 	if n, want := b.Usable(1100), (1<<20-1<<18)/(256+2048)*1100; n != want {
 		t.Errorf("Usable(1100) = %d of %d, want %d", n, b.Got, want)
 	}
+	for _, size := range []int{1, 50, 60, 66, 200, 500, 1100, 4000} {
+		if n := b.Usable(1100) / Cost(size, 1100) * size; n < b.Usable(size)*97/100 || n > b.Usable(size)*103/100 {
+			t.Errorf("datagrams of %d bytes: by Cost the buffer holds %d bytes, by Usable %d", size, n, b.Usable(size))
+		}
+	}
 }
 
 func TestPortsByteOrder(t *testing.T) {

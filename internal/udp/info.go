@@ -56,6 +56,9 @@ func (b Buffer) Usable(size int) int {
 	return b.Got / 4 * 3 / truesize(size) * size
 }
 
+// Cost is what a datagram of size bytes takes of Usable(full). Short ones take more than their size.
+func Cost(size, full int) int { return truesize(size) * full / truesize(full) }
+
 // truesize is what Linux charges for one datagram from a network interface: a struct sk_buff of
 // 256 bytes, and a power of two that holds Ethernet, IPv6 and UDP headers, 64 bytes of
 // headroom, the payload and a skb_shared_info of 320.

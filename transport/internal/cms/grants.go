@@ -24,6 +24,11 @@ const (
 	leastLife = time.Millisecond
 	firstLife = 10 * time.Millisecond
 	mostLife  = 100 * time.Millisecond
+	// awayMost is how much of a time in which the owner did not look counts for a life of grants, if it then found
+	// packets. Arbitrary: with mostLife, a reader that takes a packet at each look has 200 before its grants expire.
+	awayMost = time.Millisecond / 2
+	// One in costUp of a packet's cost is taken over if it is above the average, one in costDown below. Arbitrary.
+	costUp, costDown = 8, 64
 	// longest is no less than the longest packet: a smaller grant could not pay for one of a source
 	// with another payload MTU.
 	longest = 33 * quantum
@@ -42,6 +47,7 @@ type GrantConfig struct {
 	Most    int           // bytes that one source may have granted and not sent
 	Rate    int64         // of the line, in bytes a second; 0: not known, Room alone limits
 	Room    int           // bytes that the receive path holds; 0: no limit
+	Cost    func(int) int // what a packet of so many nominal bytes takes of Room; nil: as many
 	BaseRTT time.Duration // round trip of an idle path
 }
 
@@ -93,6 +99,10 @@ type Grants struct {
 	born    time.Duration // when this life of grants began
 	lifeEnd time.Duration // when it ends, 0 if nothing is open
 	life    time.Duration
+	seen    time.Duration // when Advance was last called
+	read    uint64        // packets that the owner had received by then
+	cost    float64       // of the packets that came lately: what they take of Room, by byte
+	costed  float64       // how many packets are in cost, up to costDown
 	least   time.Duration // of life
 	ring    *grantSource  // whose turn it is
 	byPeer  map[uint32]*grantSource
@@ -111,7 +121,7 @@ type GrantStats struct {
 
 // NewGrants returns the destination side of a FEP.
 func NewGrants(cfg GrantConfig) *Grants {
-	g := &Grants{cfg: cfg, room: int64(cfg.Room), byPeer: make(map[uint32]*grantSource)}
+	g := &Grants{cfg: cfg, room: int64(cfg.Room), cost: 1, byPeer: make(map[uint32]*grantSource)}
 	if g.cfg.BaseRTT <= 0 {
 		g.cfg.BaseRTT = defaultBaseRTT
 	}
@@ -183,7 +193,7 @@ func (g *Grants) mayGet(e *grantee) bool {
 	if ahead(e.target, e.granted) <= 0 || e.open >= int64(g.cfg.Most) {
 		return false
 	}
-	return g.room == 0 || e.src.open < max(g.room/max(g.active, 1), g.turn)
+	return g.room == 0 || e.src.open < max(g.holds()/max(g.active, 1), g.turn)
 }
 
 // count keeps the number of active sources, when one has changed.
@@ -228,6 +238,9 @@ func (g *Grants) opens(e *grantee, n int64) {
 
 // Arrived tells that a packet of n nominal bytes of a CCC arrived.
 func (g *Grants) Arrived(now time.Duration, peer uint32, id uint8, n int) {
+	if g.cfg.Cost != nil && n > 0 {
+		g.costs(float64(g.cfg.Cost(n)) / float64(n))
+	}
 	e := g.find(peer, id)
 	if e == nil {
 		return
@@ -298,10 +311,28 @@ func (g *Grants) time(n int64) time.Duration {
 	return time.Duration(float64(n) * 1e9 * 1000 / rateMille / float64(g.cfg.Rate))
 }
 
+// costs takes the cost of a packet into the average, which rises faster than it falls, and begins with the first ones.
+func (g *Grants) costs(c float64) {
+	g.costed = min(g.costed+1, costDown)
+	if c > g.cost || g.costed < costUp {
+		g.cost += (c - g.cost) / min(g.costed, costUp)
+	} else {
+		g.cost += (c - g.cost) / costDown
+	}
+}
+
+// holds is how many bytes the receive path holds, in packets like those that came lately.
+func (g *Grants) holds() int64 {
+	if g.cost <= 1 {
+		return g.room
+	}
+	return int64(float64(g.room) / g.cost)
+}
+
 // lacksRoom reports whether the receive path holds no more than what is granted already. One
 // grant is always possible: the room may be in use by messages that nobody takes before others come.
 func (g *Grants) lacksRoom() bool {
-	return g.room > 0 && g.open > 0 && g.open+g.turn > g.room
+	return g.room > 0 && g.open > 0 && g.open+g.turn > g.holds()
 }
 
 // NextTimeout is when Advance or Next has something to do, 0: never.
@@ -313,9 +344,18 @@ func (g *Grants) NextTimeout() time.Duration {
 	return at
 }
 
-// Advance ends a life of grants: what was granted before it began has arrived, or never will.
-func (g *Grants) Advance(now time.Duration) {
-	if g.lifeEnd == 0 || now < g.lifeEnd {
+// Advance ends a life of grants: what was granted before it began has arrived, or never will. read is how many
+// packets of any kind the owner has received. If it has received some since it was last here, what was granted may be
+// in its socket behind them; of a long time in which it did not look, only a part counts for the life.
+func (g *Grants) Advance(now time.Duration, read uint64) {
+	away, empty := now-g.seen-awayMost, g.read == read
+	if g.seen, g.read = now, read; g.lifeEnd == 0 {
+		return
+	}
+	if away > 0 && !empty {
+		g.lifeEnd += away
+	}
+	if now < g.lifeEnd {
 		return
 	}
 	if g.got > 0 {
@@ -351,6 +391,7 @@ func (g *Grants) Advance(now time.Duration) {
 // begin begins a life of grants.
 func (g *Grants) begin(now time.Duration) {
 	g.born, g.lifeEnd, g.got = now, now+g.life, 0
+	g.seen = max(g.seen, now)
 }
 
 // Credit is the cumulative credit of a CCC.
