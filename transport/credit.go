@@ -336,14 +336,18 @@ func (f *FEP) grant(now time.Duration) {
 	}
 }
 
-// demanded takes the credit target of a request that arrived, of n nominal bytes.
-func (f *FEP) demanded(p *pds.PDC, id uint8, target uint32, n int) {
+// demanded takes the credit target of a request that arrived, of n nominal bytes. again says that it had arrived
+// before.
+func (f *FEP) demanded(p *pds.PDC, h *wire.Req, n int, again bool) {
 	if f.peers[p.Peer].noCredit {
 		return
 	}
 	g := f.credit.grants
-	g.Arrived(f.now, p.Peer, id, n)
-	g.Ask(f.now, p.Peer, id, target, p.Slot, !p.Unproven(), false)
+	g.Arrived(f.now, p.Peer, h.CCCID, n)
+	if h.Flags&wire.FlagRETX != 0 && !again {
+		g.Lost(f.now, p.Peer, h.CCCID, n) // it was sent before by other credit
+	}
+	g.Ask(f.now, p.Peer, h.CCCID, h.CreditTarget, p.Slot, !p.Unproven(), false)
 }
 
 // creditAsked takes a CREDIT_REQ.

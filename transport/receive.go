@@ -452,7 +452,7 @@ func (f *FEP) request(d *dgram.Datagram, b []byte) {
 		}
 	}
 	if f.credit != nil && h.Len() == wire.ReqCCLen {
-		f.demanded(p, h.CCCID, h.CreditTarget, m.Size)
+		f.demanded(p, h, m.Size, v == pds.Drop)
 	}
 	if v == pds.Drop {
 		return

@@ -109,6 +109,29 @@ func TestCreditLost(t *testing.T) {
 	}
 }
 
+// What is lost and sent again leaves the room of what is granted and did not arrive. Else a stream that loses packets
+// fills it, and waits for grants to expire.
+func TestCreditLoss(t *testing.T) {
+	for _, rate := range []int64{0, 1_250_000_000} {
+		line := lan
+		line.Rate, line.Loss = 1_250_000_000, 0.05
+		w := pair(t, 1415, line, credited(transport.RCCC), config(func(c *transport.Config) { c.RecvWindow, c.LineRate = 128<<10, rate }))
+		const n, size = 40, 500_000
+		post(w.Hosts[1], trecv(size), n)
+		var ops []*simtest.Op
+		for range n {
+			ops = append(ops, w.Hosts[0].Post(tsend(1, size)))
+		}
+		start := w.Now()
+		w.RunOps(time.Minute, ops...)
+		w.Want("ok", ops...)
+		if took := w.Now() - start; took > 60*ms {
+			t.Errorf("LineRate %d: 20 MB took %v, the line %d ms", rate, took, size*n/1_250_000)
+		}
+		settle(w)
+	}
+}
+
 // A destination that answers nothing about credit any more stops nobody: a packet leaves now and then.
 // One that is dead is noticed.
 func TestCreditSilence(t *testing.T) {

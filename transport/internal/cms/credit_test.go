@@ -563,6 +563,40 @@ func TestGrantsRoom(t *testing.T) {
 	}
 }
 
+// What is lost and sent again is open no more. If it was unsolicited, what was granted comes all the same, and takes no
+// time of the line but its own.
+func TestGrantsLost(t *testing.T) {
+	d := newDealer(t, GrantConfig{MTU: 1000, Most: 1 << 20, Rate: 1_000_000_000, Room: 50_000})
+	d.ask(1, 1<<20)
+	d.run(100*us, func(uint32, int) {})
+	for range 20 {
+		d.g.Arrived(d.now, 1, 1, 1000)
+		d.g.Lost(d.now, 1, 1, 1000)
+	}
+	if d.g.open > 10_000 || d.g.Stats.Expired != 20_000 {
+		t.Errorf("%d bytes are open, %d expired", d.g.open, d.g.Stats.Expired)
+	}
+	d = newDealer(t, GrantConfig{MTU: 1000, Most: 1 << 20, Rate: 1_000_000_000})
+	d.ask(1, 8000)
+	granted := 0
+	d.run(8*us, func(_ uint32, n int) { granted += n })
+	for range 3 { // of three unsolicited packets
+		d.g.Arrived(d.now, 1, 1, 1000)
+		d.g.Lost(d.now, 1, 1, 1000)
+	}
+	before := d.g.next
+	for got := 3000; got < granted; got += 1000 {
+		d.g.Arrived(d.now, 1, 1, 1000)
+	}
+	if d.g.next > before+us {
+		t.Errorf("the next grant waits for %v, before for %v", d.g.next-d.now, before-d.now)
+	}
+	d.g.Arrived(d.now, 1, 1, 5000)
+	if d.g.next < before+4*us {
+		t.Errorf("the next grant waits for %v after 5 us of the line that nobody granted", d.g.next-d.now)
+	}
+}
+
 // Short packets take more of a socket than their bytes. As long as they come less is granted.
 func TestGrantsCost(t *testing.T) {
 	d := newDealer(t, GrantConfig{MTU: 1000, Most: 1 << 20, Room: 100_000, Cost: func(n int) int { return max(n, 800) }})
@@ -761,7 +795,9 @@ func TestGrantsAnything(t *testing.T) {
 			case 1:
 				d.g.Closed(peer, uint32(r.IntN(4)))
 			case 2, 3:
-				d.g.Arrived(d.now, peer, id, r.IntN(5000))
+				if d.g.Arrived(d.now, peer, id, r.IntN(5000)); r.IntN(4) == 0 {
+					d.g.Lost(d.now, peer, id, r.IntN(5000))
+				}
 			case 4:
 				d.g.Ask(d.now, peer, id, r.Uint32N(creditMod), uint32(r.IntN(4)), r.IntN(2) == 0, true)
 			default:

@@ -65,6 +65,7 @@ type grantee struct {
 
 	open    int64 // bytes granted, and neither arrived nor expired
 	young   int64 // of all that was granted: in this life
+	lost    int64 // bytes that were said to be lost in this life, and may still come
 	arrived bool  // something arrived in this life
 	heard   time.Duration
 }
@@ -249,17 +250,37 @@ func (g *Grants) Arrived(now time.Duration, peer uint32, id uint8, n int) {
 	g.got += int64(n)
 	used := min(e.open, int64(n))
 	g.opens(e, -used)
-	if extra := int64(n) - used; extra > 0 && g.cfg.Rate > 0 {
+	late := min(e.lost, int64(n)-used) // what was lost may have been unsolicited: what was granted then comes all the same
+	e.lost -= late
+	if extra := int64(n) - used - late; extra > 0 && g.cfg.Rate > 0 {
 		// Nobody granted it, but the line was busy with it, and may have more of it in a queue.
 		g.next = max(g.next, min(max(g.next, now)+g.time(extra), now+g.least))
 	}
-	g.count(e.src)
-	g.list(now, e)
-	for i := range e.src.ccc { // what this CCC had open may have been the source's part of the room
-		if o := &e.src.ccc[i]; o.used {
+	g.freed(now, e.src)
+}
+
+// freed lists the CCCs of a source of which less is open.
+func (g *Grants) freed(now time.Duration, s *grantSource) {
+	g.count(s)
+	for i := range s.ccc { // what one had open may have been the source's part of the room
+		if o := &s.ccc[i]; o.used {
 			g.list(now, o)
 		}
 	}
+}
+
+// Lost tells that a packet of n nominal bytes of a CCC will not arrive, because it was sent again. Else its credit would
+// stay open for as long as others come.
+func (g *Grants) Lost(now time.Duration, peer uint32, id uint8, n int) {
+	e := g.find(peer, id)
+	if e == nil {
+		return
+	}
+	gone := min(e.open, int64(n))
+	g.opens(e, -gone)
+	e.lost += gone
+	g.Stats.Expired += uint64(gone)
+	g.freed(now, e.src)
 }
 
 // Next returns the next grant that may be made now: who gets it, by which PDC, and the
@@ -373,7 +394,7 @@ func (g *Grants) Advance(now time.Duration, read uint64) {
 				g.Stats.Expired += uint64(gone)
 				e.idle = e.idle || !e.arrived
 			}
-			e.young, e.arrived = 0, false
+			e.young, e.lost, e.arrived = 0, 0, false
 		}
 		g.count(s)
 		for i := range s.ccc {
