@@ -279,6 +279,10 @@ func (f *FEP) askCredits(now time.Duration) {
 	asked := cr.asked[:0]
 	for _, pdc := range cr.waiting {
 		c := creditOf(pdc)
+		if c != nil && c.Persists(now) { // another PDC of the peer sends without; this one is to ask next
+			keep, at = append(keep, pdc), sooner(at, max(c.AskAt(), now+1))
+			continue
+		}
 		if c == nil || c.HasCredit() || c.AskAt() == 0 {
 			f.setWaiting(pdc, false)
 			continue
@@ -288,7 +292,11 @@ func (f *FEP) askCredits(now time.Duration) {
 			switch {
 			case c.Persist(now):
 				f.setWaiting(pdc, false)
-				f.wakeData(&f.lanes[pdc.Slot], &f.peers[pdc.Peer])
+				p := &f.peers[pdc.Peer]
+				f.wakeData(&f.lanes[pdc.Slot], p)
+				for p.data.front() != pdc.Slot { // it is the one that sends
+					p.data.push(p.data.pop())
+				}
 				continue
 			case c.Ask(now):
 				pdc.AskCredit()

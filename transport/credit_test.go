@@ -316,3 +316,35 @@ func TestCreditIDsComeBack(t *testing.T) {
 		t.Errorf("%d ids are in use by PDCs that could not be opened", n-was)
 	}
 }
+
+// Where nobody answers for credit all PDCs of a peer ask in turn, also after a packet left without: the targets of
+// some may be gone, and one that is not answers for all.
+func TestCreditAllAsk(t *testing.T) {
+	const n = 6
+	p := waiting(t, n)
+	asked := map[uint16]int{}
+	var last []uint16
+	p.drop = func(from *FEP, b []byte) bool {
+		c, _, err := wire.ParseCP(b)
+		if err != nil || from != p.a || c.Ctl != wire.CtlCreditReq {
+			return from == p.b // nothing is heard of the target
+		}
+		asked[c.SPDCID]++
+		last = append(last, c.SPDCID)
+		return true
+	}
+	persists := p.a.Stats().CreditPersists
+	for end := p.now + 12*time.Second; p.now < end; p.now += 5 * time.Millisecond {
+		p.a.Advance(p.now)
+		p.exchange()
+	}
+	t.Logf("%d packets left without credit; asked: %v", p.a.Stats().CreditPersists-persists, last)
+	if len(asked) != n {
+		t.Errorf("%d PDCs of %d asked", len(asked), n)
+	}
+	for i := range last[1:] {
+		if last[i] == last[i+1] {
+			t.Errorf("question %d is by the PDC of the one before it", i+1)
+		}
+	}
+}

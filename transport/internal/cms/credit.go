@@ -327,6 +327,11 @@ func (c *Credit) Persist(now time.Duration) bool {
 	return true
 }
 
+// Persists reports whether Persist has just let a packet leave, which has not left yet.
+func (c *Credit) Persists(now time.Duration) bool {
+	return c.on && c.free > 0 && c.unheard == 0 && c.grantAt == now && c.askAt != 0
+}
+
 // OnCredit processes a grant: the cumulative credit of a CREDIT or of an ACK. It reports
 // whether packets may leave, or a question. A destination that has forgotten this source counts from the beginning, so
 // one that was asked several times and says less than it did is taken at its word.
