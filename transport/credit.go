@@ -330,7 +330,7 @@ func (cr *crediting) timeout() time.Duration { return sooner(cr.waitAt, cr.grant
 // grant makes the grants that are due.
 func (f *FEP) grant(now time.Duration) {
 	g := f.credit.grants
-	g.Advance(now, f.stats.RxPackets)
+	g.Advance(now)
 	for {
 		peer, slot, _, credit, ok := g.Next(now)
 		if !ok {

@@ -224,7 +224,7 @@ func TestCreditForgotten(t *testing.T) {
 				s.c.OnCredit(s.now, g.Credit(1, id))
 			}
 		}
-		for g.Advance(s.now, 0); ; {
+		for g.Advance(s.now); ; {
 			_, _, id, credit, ok := g.Next(s.now)
 			if !ok {
 				break
@@ -266,7 +266,7 @@ func TestCreditIDReused(t *testing.T) {
 						s.c.OnCredit(s.now, g.Credit(1, id))
 					}
 				}
-				for g.Advance(s.now, 0); ; {
+				for g.Advance(s.now); ; {
 					_, _, _, credit, ok := g.Next(s.now)
 					if !ok {
 						break
@@ -382,10 +382,9 @@ func TestCreditRefuse(t *testing.T) {
 
 // A dealer is a Grants with sources that take what they get and send it.
 type dealer struct {
-	t    *testing.T
-	g    *Grants
-	now  time.Duration
-	read uint64
+	t   *testing.T
+	g   *Grants
+	now time.Duration
 }
 
 func newDealer(t *testing.T, cfg GrantConfig) *dealer {
@@ -405,7 +404,7 @@ func (d *dealer) run(t time.Duration, take func(peer uint32, n int)) {
 		last[s.peer] = d.g.Credit(s.peer, 1)
 	}
 	for end := d.now + t; d.now < end; d.now += us {
-		d.g.Advance(d.now, d.read)
+		d.g.Advance(d.now)
 		for {
 			peer, at, _, credit, ok := d.g.Next(d.now)
 			if !ok {
@@ -487,7 +486,7 @@ func TestGrantsManyContexts(t *testing.T) {
 					n    int64
 				}
 				var all []grant
-				for d.g.Advance(d.now, d.read); ; {
+				for d.g.Advance(d.now); ; {
 					before := [5][cccsPerSource + 1]uint32{}
 					for p := range uint32(5) {
 						for id := range cccsPerSource + 1 {
@@ -631,44 +630,6 @@ func TestGrantsCost(t *testing.T) {
 	}
 }
 
-// Grants do not expire while the reader does not run: they may be in its socket. One that comes seldom and takes
-// little is never sent more than there is room for. Once it finds nothing any more, what is open is lost.
-func TestGrantsReaderAway(t *testing.T) {
-	for _, away := range []time.Duration{5 * ms, 20 * ms, 50 * ms, 300 * ms} {
-		d := newDealer(t, GrantConfig{MTU: 1000, Most: 1 << 20, Room: 100_000})
-		socket, most := 0, 0
-		turn := func() {
-			d.now += away
-			for range min(2, socket/1000) {
-				socket -= 1000
-				d.read++
-				d.g.Arrived(d.now, 1, 1, 1000)
-			}
-			d.ask(1, 1<<20)
-			d.run(us, func(_ uint32, n int) { socket += n })
-			most = max(most, socket)
-		}
-		for range 400 {
-			turn()
-		}
-		if most > 100_000 || most < 90_000 {
-			t.Errorf("away for %v: %d bytes are in a socket that holds 100,000", away, most)
-		}
-		if d.g.Stats.Expired > 0 {
-			t.Errorf("away for %v: %d bytes expired that were not lost", away, d.g.Stats.Expired)
-		}
-		socket = 0 // all is lost
-		for i := 0; d.g.Stats.Expired < 90_000; i++ {
-			if i == 40 {
-				t.Fatalf("away for %v: %d bytes expired of what is lost", away, d.g.Stats.Expired)
-			}
-			if turn(); socket > 0 {
-				break
-			}
-		}
-	}
-}
-
 // What never arrives expires. Its source then gets a packet a life, until something of it arrives.
 func TestGrantsExpire(t *testing.T) {
 	d := newDealer(t, GrantConfig{MTU: 1000, Most: 20_000, Rate: 1_000_000_000, BaseRTT: 10 * us})
@@ -803,7 +764,7 @@ func TestGrantsAnything(t *testing.T) {
 			default:
 				d.g.Ask(d.now, peer, id, d.g.Credit(peer, id)+r.Uint32N(100), uint32(r.IntN(4)), true, false)
 			}
-			d.g.Advance(d.now, d.read)
+			d.g.Advance(d.now)
 			for {
 				peer, _, id, credit, ok := d.g.Next(d.now)
 				if !ok {
@@ -870,7 +831,7 @@ func TestCreditAllocatesNothing(t *testing.T) {
 			d.g.Arrived(d.now, 1, 1, 1000)
 		}
 		s.c.Ask(s.now)
-		d.g.Advance(d.now, d.read)
+		d.g.Advance(d.now)
 	})
 	if n != 0 {
 		t.Errorf("%v allocations a turn", n)

@@ -24,9 +24,6 @@ const (
 	leastLife = time.Millisecond
 	firstLife = 10 * time.Millisecond
 	mostLife  = 100 * time.Millisecond
-	// awayMost is how much of a time in which the owner did not look counts for a life of grants, if it then found
-	// packets. Arbitrary: with mostLife, a reader that takes a packet at each look has 200 before its grants expire.
-	awayMost = time.Millisecond / 2
 	// One in costUp of a packet's cost is taken over if it is above the average, one in costDown below. Arbitrary.
 	costUp, costDown = 8, 64
 	// longest is no less than the longest packet: a smaller grant could not pay for one of a source
@@ -100,8 +97,6 @@ type Grants struct {
 	born    time.Duration // when this life of grants began
 	lifeEnd time.Duration // when it ends, 0 if nothing is open
 	life    time.Duration
-	seen    time.Duration // when Advance was last called
-	read    uint64        // packets that the owner had received by then
 	cost    float64       // of the packets that came lately: what they take of Room, by byte
 	costed  float64       // how many packets are in cost, up to costDown
 	least   time.Duration // of life
@@ -365,18 +360,10 @@ func (g *Grants) NextTimeout() time.Duration {
 	return at
 }
 
-// Advance ends a life of grants: what was granted before it began has arrived, or never will. read is how many
-// packets of any kind the owner has received. If it has received some since it was last here, what was granted may be
-// in its socket behind them; of a long time in which it did not look, only a part counts for the life.
-func (g *Grants) Advance(now time.Duration, read uint64) {
-	away, empty := now-g.seen-awayMost, g.read == read
-	if g.seen, g.read = now, read; g.lifeEnd == 0 {
-		return
-	}
-	if away > 0 && !empty {
-		g.lifeEnd += away
-	}
-	if now < g.lifeEnd {
+// Advance ends a life of grants: what was granted before it began has arrived, or never will. The owner
+// has read its socket before (docs/faults.md rule 6): after a pause what was granted may be there.
+func (g *Grants) Advance(now time.Duration) {
+	if g.lifeEnd == 0 || now < g.lifeEnd {
 		return
 	}
 	if g.got > 0 {
@@ -412,7 +399,6 @@ func (g *Grants) Advance(now time.Duration, read uint64) {
 // begin begins a life of grants.
 func (g *Grants) begin(now time.Duration) {
 	g.born, g.lifeEnd, g.got = now, now+g.life, 0
-	g.seen = max(g.seen, now)
 }
 
 // Credit is the cumulative credit of a CCC.
