@@ -93,7 +93,7 @@ type CreditCounters struct {
 	CreditPersists uint64 // packets sent without credit, because the destination was silent or granted nothing for long
 	CreditsRefused uint64 // peers with which RCCC ended, because they refused it (NACK 19)
 	CreditsGranted uint64 // grants made
-	CreditsExpired uint64 // bytes that were granted and did not arrive
+	CreditsExpired uint64 // granted bytes that were given up: most of them never arrive
 	CreditsCrowded uint64 // demands of sources for which there was no room
 	// CreditWaited is for how long packets waited for credit, to whichever peer.
 	CreditWaited time.Duration
@@ -212,6 +212,9 @@ func (f *FEP) uncount(pdc *pds.PDC) {
 	if int(pdc.Slot) < len(cr.queued) {
 		q := &cr.queued[pdc.Slot]
 		q.in.Queue(-q.n)
+		if q.in != nil && q.in.Queued() == 0 {
+			q.in.Wants(f.now, 1) // nothing waits for credit any more
+		}
 		*q = queued{}
 	}
 }
@@ -352,10 +355,18 @@ func (f *FEP) demanded(p *pds.PDC, h *wire.Req, n int, again bool) {
 	}
 	g := f.credit.grants
 	g.Arrived(f.now, p.Peer, h.CCCID, n)
-	if h.Flags&wire.FlagRETX != 0 && !again {
+	if h.Flags&wire.FlagRETX != 0 && !again && !p.IsEarly(h.PSN) {
 		g.Lost(f.now, p.Peer, h.CCCID, n) // it was sent before by other credit
 	}
 	g.Ask(f.now, p.Peer, h.CCCID, h.CreditTarget, p.Slot, !p.Unproven(), false)
+}
+
+// refusedOne notes that a request of n nominal bytes was refused, so that it will come again by other credit although
+// its first one was used.
+func (f *FEP) refusedOne(p *pds.PDC, n int) {
+	if f.credit != nil && p.Peer != 0 {
+		f.credit.grants.Refused(p.Peer, p.Slot, n)
+	}
 }
 
 // creditAsked takes a CREDIT_REQ.

@@ -283,7 +283,7 @@ func TestCreditIDs(t *testing.T) {
 func TestCreditIDsComeBack(t *testing.T) {
 	p := newPipe(t, func(c *Config) { c.Congestion = RCCC; c.MaxPDCs = 4 })
 	used := func() int { return p.a.credit.ids[p.toB].n }
-	for i := range 600 {
+	for i := range 11 {
 		p.post(p.b, Op{Kind: OpRecv, Buf: make([]byte, 10)})
 		p.post(p.a, Op{Kind: OpSend, Peer: p.toB, RI: 15, Buf: make([]byte, 10), Ordered: true})
 		p.exchange()
@@ -298,9 +298,6 @@ func TestCreditIDsComeBack(t *testing.T) {
 		}
 		if n := used(); n > 4 {
 			t.Fatalf("after %d PDCs %d ids are in use", i+1, n)
-		}
-		if i == 10 {
-			break
 		}
 	}
 	for range 4 {
@@ -317,8 +314,30 @@ func TestCreditIDsComeBack(t *testing.T) {
 	}
 }
 
+// What waits for credit of a peer that is given up waits no more.
+func TestCreditWaitEndsWithThePeer(t *testing.T) {
+	p := waiting(t, 3)
+	if p.a.Stats().CreditWaited == 0 {
+		t.Fatal("nothing waits: the test does not test")
+	}
+	p.drop = func(*FEP, []byte) bool { return true }
+	for end := p.now + 2*p.a.cfg.Packets.PeerTimeout; p.now < end; p.now += 20 * time.Millisecond {
+		p.a.Advance(p.now)
+		p.exchange()
+	}
+	if n := p.a.PDCs(); n != 0 {
+		t.Fatalf("%d PDCs", n)
+	}
+	was := p.a.Stats().CreditWaited
+	p.now += time.Minute
+	p.a.Advance(p.now)
+	if is := p.a.Stats().CreditWaited; is != was {
+		t.Errorf("waited for %v when the peer was given up, a minute later for %v", was, is)
+	}
+}
+
 // Where nobody answers for credit all PDCs of a peer ask in turn, also after a packet left without: the targets of
-// some may be gone, and one that is not answers for all.
+// some may be gone, and any other of them answers for all.
 func TestCreditAllAsk(t *testing.T) {
 	const n = 5 // no multiple of silentAsks, so that a packet leaves by each
 	p := waiting(t, n)
@@ -347,7 +366,7 @@ func TestCreditAllAsk(t *testing.T) {
 		t.Errorf("%d PDCs of %d sent without credit", len(sent), n)
 	}
 	if len(asked) != n {
-		t.Errorf("%d PDCs of %d asked", len(asked), n)
+		t.Fatalf("%d PDCs of %d asked", len(asked), n)
 	}
 	for i := range last[1:] {
 		if last[i] == last[i+1] {

@@ -536,6 +536,10 @@ func (f *FEP) Events() int { return f.ses.Events() }
 // them.
 func (f *FEP) NextEvent() *Event { return f.ses.Event() }
 
+// EventsRead says that the caller has read all Events that there were, and uses none any more. The next ones are
+// then where the first of these were, in memory that is warm. NextEvent does the same when it returns nil.
+func (f *FEP) EventsRead() { f.ses.EventsRead() }
+
 // newCCC makes the congestion control context of one peer, or of a ROD PDC to it.
 func (f *FEP) newCCC(p *peer) pds.CCC {
 	if f.cfg.NewCCC != nil {

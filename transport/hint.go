@@ -7,11 +7,11 @@ import (
 	"github.com/uetkit/uetkit/internal/dgram"
 )
 
-// A Hint says why packets of one peer are dropped one after another (F14, F31).
+// A Hint says why packets of one peer are dropped (F14, F31).
 type Hint struct {
 	Peer   netip.AddrPort
 	Reason DropReason
-	Count  uint64 // packets that were dropped one after another before the hint
+	Count  uint64 // dropped packets that caused the hint
 }
 
 // A hint notices addresses to be told of. There are two kinds: one that sends so much which
@@ -139,19 +139,20 @@ func (f *FEP) suspected(d *dgram.Datagram) bool {
 // dropped ends the suspicion: the peer fits, and others are damaged or forged.
 func (f *FEP) receiveSuspect(now time.Duration, d *dgram.Datagram) {
 	s, st := &f.hint.suspect, &f.stats
-	before := st.RxPackets - st.unread()
+	before := st.read()
 	s.looking = true
 	f.Receive(now, d)
 	s.looking = false
-	if s.Count != 0 && f.rx.in.From == s.Peer && st.RxPackets-st.unread() != before {
+	if s.Count != 0 && f.rx.in.From == s.Peer && st.read() > before {
 		f.trust()
 	}
 }
 
-// unread is how many packets were dropped or trimmed. What is both counts twice.
-func (s *Stats) unread() (n uint64) {
+// read is how many packets were neither dropped nor trimmed, less the trains that were dropped as a whole.
+func (s *Stats) read() int64 {
+	n := s.RxPackets - s.RxTrimmed + s.Drops[DropTrimmed] // those count as trimmed, too
 	for _, d := range s.Drops {
-		n += d
+		n -= d
 	}
-	return n + s.RxTrimmed
+	return int64(n)
 }

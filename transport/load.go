@@ -41,7 +41,7 @@ func (f *FEP) Load() Load {
 		if p.ccc != nil {
 			add(p.ccc)
 		}
-		if p.rod != nil { // UE 3.6: a ROD PDC has its own CCC
+		if p.rod != nil && p.rod.CCC() != p.ccc { // UE 3.6: a ROD PDC has its own CCC, unless RCCC has no id left
 			add(p.rod.CCC())
 		}
 	}

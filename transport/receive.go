@@ -460,7 +460,9 @@ func (f *FEP) request(d *dgram.Datagram, b []byte) {
 	m.PSN, m.Len, m.Next = h.PSN, len(body), false
 	m.AR, m.Retx = h.Flags&(wire.FlagAR|wire.FlagSYN) != 0, h.Flags&wire.FlagRETX != 0
 	if v == pds.Keep {
-		p.KeepEarly(now, m, h.Next, body)
+		if !p.KeepEarly(now, m, h.Next, body) {
+			f.refusedOne(p, m.Size)
+		}
 		f.heed()
 		return
 	}
@@ -514,6 +516,7 @@ func (f *FEP) execute(p *pds.PDC, next wire.NextHdr, body []byte) {
 	switch {
 	case res.Nack != 0:
 		p.Refuse(now, m.PSN, res.Nack)
+		f.refusedOne(p, m.Size)
 		return
 	case res.Bad:
 		f.drop(DropHeader)
@@ -591,6 +594,7 @@ func (f *FEP) releaseOne(now time.Duration, p *pds.PDC) bool {
 		return false
 	case res.Nack != 0:
 		p.EarlyRefused(now, res.Nack)
+		f.refusedOne(p, m.Size)
 		return false
 	}
 	owes := p.Accept(now, &m, &res.Rsp, res.Gtd)

@@ -202,10 +202,12 @@ func TestHintOfOneThatSendsLittle(t *testing.T) {
 		at    []time.Duration // of packets that are dropped
 		hears int             // a valid one arrives before that packet; 0: none does
 		open  bool            // there is a PDC
+		cut   bool            // a switch trims another packet before the last one
 		wants int
 	}{
 		"a packet at its timeouts":     {at: timeouts[:8], wants: 1},
 		"until now":                    {at: timeouts[:7]},
+		"trimmed in between":           {at: timeouts[:8], cut: true, wants: 1},
 		"more of them say nothing new": {at: every(50, 100*ms), wants: 1},
 		"at once":                      {at: every(50, 0)},
 		"for a short time":             {at: every(20, suspectTime/20)},
@@ -218,10 +220,21 @@ func TestHintOfOneThatSendsLittle(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			sec := secured(t, nil)
 			var hints []Hint
-			p := newPipe(t, func(c *Config) { sec(c); c.Hint = func(h Hint) { hints = append(hints, h) } })
+			p := newPipe(t, func(cfg *Config) {
+				sec(cfg)
+				cfg.Trimming, cfg.Hint = c.cut, func(h Hint) { hints = append(hints, h) }
+			})
 			begin := p.now
 			for i, at := range c.at {
 				p.now = begin + at
+				if c.cut && i == len(c.at)-1 {
+					b := make([]byte, 100)
+					b[0] = byte(wire.TypeTSS) << 3
+					p.a.Receive(p.now, &dgram.Datagram{Data: b, Remote: p.b.cfg.Local, TOS: p.a.cfg.Classes.Trimmed << 2})
+					if n := p.a.Stats().Drops[DropTrimmed]; n != 1 {
+						t.Fatalf("%d trimmed packets: the test does not test", n)
+					}
+				}
 				if c.hears != 0 && c.hears == i {
 					hear(p)
 				}

@@ -98,6 +98,7 @@ func (o *owner) Deliver(n int) {
 		}
 		ev.Context, ev.Buf = nil, nil
 	}
+	o.fep.EventsRead()
 	o.delivered()
 }
 

@@ -569,7 +569,7 @@ func TestSilentPeer(t *testing.T) {
 func TestDeadPeer(t *testing.T) {
 	t.Parallel()
 	// F11: if the port is closed and nobody was heard there, FI_EHOSTUNREACH comes after a
-	// third of SuspectTimeout, 3 s, not at once.
+	// third of SuspectTimeout (which is 3 s), not at once.
 	r := newRig(t, &Info{})
 	a, b := r.node(), r.node()
 	toB := a.know(b)

@@ -1,14 +1,17 @@
 package main
 
 import (
+	"bufio"
 	"bytes"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"reflect"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 )
 
@@ -50,6 +53,58 @@ func TestPeer(t *testing.T) {
 		t.Fatalf("%v\n%s", err, out)
 	}
 	t.Logf("%s", out)
+}
+
+// TestPeerPlaysItsRole has the peer keep the contract of the lab's images (docs/test-lab.md): a role and a case
+// by the environment, exit status 0 where every message came back right, 127 for what it does not have.
+func TestPeerPlaysItsRole(t *testing.T) {
+	needPeer(t)
+	dir := t.TempDir()
+	if err := unpack(dir); err != nil {
+		t.Fatal(err)
+	}
+	start := func(role, name string, more ...string) (*exec.Cmd, *bufio.Reader) {
+		c := exec.Command(python, "peer.py", "role")
+		c.Dir = dir
+		c.Env = append(os.Environ(), append(more, "UET_ROLE="+role, "UET_CASE="+name, "UET_PEERS=server=127.77.1.1,client=127.77.1.2")...)
+		out, err := c.StdoutPipe()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := c.Start(); err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = c.Process.Kill() })
+		return c, bufio.NewReader(out)
+	}
+	status := func(c *exec.Cmd, out *bufio.Reader) int {
+		said, _ := io.ReadAll(out)
+		if _ = c.Wait(); c.ProcessState.ExitCode() != 0 {
+			t.Logf("%s", said)
+		}
+		return c.ProcessState.ExitCode()
+	}
+	for _, name := range []string{"interop-rud", "interop-rod"} {
+		server, said := start("server", name)
+		if _, err := said.ReadString('\n'); err != nil {
+			t.Fatalf("%s: the server: %v", name, err)
+		}
+		if got := status(start("client", name)); got != 0 {
+			t.Errorf("%s: the client ends with %d", name, got)
+		}
+		_ = server.Process.Signal(syscall.SIGTERM)
+		if got := status(server, said); got != 0 {
+			t.Errorf("%s: the server ends with %d", name, got)
+		}
+	}
+	if got := status(start("client", "interop-rud", "UET_LIMIT=0.2s")); got != 124 {
+		t.Errorf("a client without a server ends with %d, want 124", got)
+	}
+	for _, more := range [][]string{{"client", "mtu-shrink"}, {"switch", "interop-rud"}, {"client", "interop-rud", "UET_SEC=psk"}} {
+		if got := status(start(more[0], more[1], more[2:]...)); got != 127 {
+			t.Errorf("%v: status %d, want 127", more, got)
+		}
+	}
 }
 
 // TestInterop plays each case of its own name, but those with a known fault, and some of the

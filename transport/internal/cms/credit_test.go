@@ -596,6 +596,28 @@ func TestGrantsLost(t *testing.T) {
 	}
 }
 
+// What comes again because it was refused was not lost: its first credit was used when it arrived.
+func TestGrantsRefused(t *testing.T) {
+	d := newDealer(t, GrantConfig{MTU: 1000, Most: 1 << 20, Rate: 1_000_000_000, Room: 50_000})
+	d.ask(1, 1<<20)
+	d.run(100*us, func(uint32, int) {})
+	open := d.g.open
+	for range 5 {
+		d.g.Arrived(d.now, 1, 1, 1000)
+		d.g.Refused(1, d.g.find(1, 1).at, 1000)
+	}
+	for range 5 {
+		d.g.Arrived(d.now, 1, 1, 1000)
+		d.g.Lost(d.now, 1, 1, 1000)
+	}
+	if d.g.Stats.Expired != 0 || open-d.g.open != 10_000 {
+		t.Errorf("%d bytes expired, %d less are open after 10,000 arrived", d.g.Stats.Expired, open-d.g.open)
+	}
+	if d.g.Lost(d.now, 1, 1, 1000); d.g.Stats.Expired != 1000 {
+		t.Errorf("%d bytes expired, of a packet that was lost", d.g.Stats.Expired)
+	}
+}
+
 // Short packets take more of a socket than their bytes. As long as they come less is granted.
 func TestGrantsCost(t *testing.T) {
 	d := newDealer(t, GrantConfig{MTU: 1000, Most: 1 << 20, Room: 100_000, Cost: func(n int) int { return max(n, 800) }})

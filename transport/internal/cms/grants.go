@@ -63,6 +63,7 @@ type grantee struct {
 	open    int64 // bytes granted, and neither arrived nor expired
 	young   int64 // of all that was granted: in this life
 	lost    int64 // bytes that were said to be lost in this life, and may still come
+	refused int64 // bytes that arrived and were refused, and will come again
 	arrived bool  // something arrived in this life
 	heard   time.Duration
 }
@@ -111,7 +112,7 @@ type Grants struct {
 // GrantStats count grants.
 type GrantStats struct {
 	Grants  uint64
-	Expired uint64 // bytes that were granted and did not arrive
+	Expired uint64 // granted bytes that were given up: most of them never arrive
 	Full    uint64 // sources that found no room here
 }
 
@@ -271,11 +272,28 @@ func (g *Grants) Lost(now time.Duration, peer uint32, id uint8, n int) {
 	if e == nil {
 		return
 	}
-	gone := min(e.open, int64(n))
+	back := min(e.refused, int64(n)) // not lost: it was here
+	e.refused -= back
+	gone := min(e.open, int64(n)-back)
 	g.opens(e, -gone)
 	e.lost += gone
 	g.Stats.Expired += uint64(gone)
 	g.freed(now, e.src)
+}
+
+// Refused tells that a packet of n nominal bytes, of the CCC that the PDC at asked for last, arrived and was refused.
+// It will come again, and its first credit was used.
+func (g *Grants) Refused(peer, at uint32, n int) {
+	s := g.byPeer[peer]
+	if s == nil {
+		return
+	}
+	for i := range s.ccc {
+		if e := &s.ccc[i]; e.used && e.at == at {
+			e.refused += int64(n)
+			return
+		}
+	}
 }
 
 // Next returns the next grant that may be made now: who gets it, by which PDC, and the

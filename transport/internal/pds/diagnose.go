@@ -33,7 +33,7 @@ type TxView struct {
 	Hole bool
 	// PeerWindow means that the MP_RANGE of the peer is used up, OwnWindow that this side
 	// sends no further ahead, SynRange that no more may be sent before the target has
-	// answered. Range is how many PSNs the peer takes beyond CACK, Ahead how many are sent
+	// answered, or has told the Start_PSN that it takes. Range is how many PSNs the peer takes beyond CACK, Ahead how many are sent
 	// beyond CACK.
 	PeerWindow, OwnWindow, SynRange bool
 	Range, Ahead                    int

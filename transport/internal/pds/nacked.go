@@ -245,9 +245,9 @@ func (p *PDC) nackTrimmed(now time.Duration, psn wire.PSN, k *txPkt, n *wire.Nac
 		p.t.Stats.DropStale++
 		return
 	}
-	// A packet was sent again: the NACK may be a copy of one that it had before, and not true any more. One
-	// that comes in the time of an answer is taken for the answer. A path that brings copies for seconds
-	// must not put off the timers for as long.
+	// After a resend the NACK may be a late copy of one for an earlier transmission. Only one that comes within
+	// an RTO of the resend counts as its answer: a path that brings copies for seconds must not put off the
+	// timers for as long.
 	fresh := k.tries == 0 || now-k.sentAt <= p.plainRTO()
 	if !p.nackLost(now, psn, k, n.Code) {
 		return

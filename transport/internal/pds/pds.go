@@ -207,7 +207,7 @@ type PDC struct {
 	ccc       CCC
 	lastHeard time.Duration // last valid packet from the peer
 	idleAt    time.Duration // when the last outstanding packet finished
-	evidence  time.Duration // first ICMP message since lastHeard, 0: none
+	evidence  time.Duration // first ICMP message since lastHeard, 0: none, or refuted
 	who       uint64        // the authenticated life of the peer that the PDC belongs to (Arrival.Who)
 	heapAt    time.Duration // when the timer heap looks at the PDC next
 

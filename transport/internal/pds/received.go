@@ -696,19 +696,19 @@ func (p *PDC) caughtUp(now time.Duration) {
 }
 
 // KeepEarly keeps a copy of an early ROD packet until the packets before it have come. If
-// there is no room it refuses the packet with NACK ROD_OOO (UE 3.5.12.7).
-func (p *PDC) KeepEarly(now time.Duration, m *Meta, next wire.NextHdr, b []byte) {
+// there is no room it refuses the packet with NACK ROD_OOO (UE 3.5.12.7), and returns false.
+func (p *PDC) KeepEarly(now time.Duration, m *Meta, next wire.NextHdr, b []byte) bool {
 	t, rx := p.t, p.rx
 	if rx.isEarly(m.PSN) {
 		t.Stats.RxDup++
 		if m.Retx {
 			p.ackEarly() // its sender may not know that this side is there
 		}
-		return
+		return true
 	}
 	if t.earlyUsed+len(b) > t.cfg.EarlyBytes {
 		t.sendNack(now, rx.remote, rx.path, wire.Nack{Type: wire.TypeNack, Code: wire.NackRODOOO, PSN: m.PSN, SPDCID: p.id, DPDCID: p.remoteID, Payload: uint32(rx.rodNext)})
-		return
+		return false
 	}
 	t.earlyUsed += len(b)
 	t.Stats.RxOOO++
@@ -718,6 +718,7 @@ func (p *PDC) KeepEarly(now time.Duration, m *Meta, next wire.NextHdr, b []byte)
 	t.arm(p, now+t.cfg.PeerTimeout)
 	rx.noteMax(m.PSN)
 	p.ackEarly()
+	return true
 }
 
 // ackEarly makes an ACK due that tells the sender of the gap before an early packet at once.
@@ -733,6 +734,11 @@ func (p *PDC) ackEarly() {
 func (rx *rxDir) isEarly(psn wire.PSN) bool {
 	i := rx.early.from(psn)
 	return i < rx.early.n() && rx.early.list()[i].psn == psn
+}
+
+// IsEarly reports whether a copy of the packet is kept.
+func (p *PDC) IsEarly(psn wire.PSN) bool {
+	return p.mode == wire.ROD && p.rx != nil && p.rx.isEarly(psn)
 }
 
 // EarlyReady reports whether NextEarly has something.

@@ -167,6 +167,16 @@ func (r *ring) grow() {
 	last.behind, r.last.behind = r.last.behind, first
 }
 
+// rewind lets the next event be at the first place again, if the queue is empty. No event may be in use.
+func (r *ring) rewind() {
+	if r.n == 0 && r.home != nil {
+		r.last, r.next = r.home, r.home.behind
+	}
+}
+
+// EventsRead says that all events were read, by who counts them and does not ask Event for one more.
+func (s *SES) EventsRead() { s.events.rewind() }
+
 // Events returns the number of events in the queue.
 func (s *SES) Events() int { return s.events.n }
 
@@ -175,9 +185,7 @@ func (s *SES) Events() int { return s.events.n }
 func (s *SES) Event() *Event {
 	r := &s.events
 	if r.n == 0 {
-		if r.home != nil {
-			r.last, r.next = r.home, r.home.behind
-		}
+		r.rewind()
 		return nil
 	}
 	p := r.next
