@@ -49,14 +49,14 @@ func each(fs ...func(*peer, int, string) error) func(*peer, int, string) error {
 var cases = []named{
 	{name: "SYN sprayed over several source ports", run: on(setup{peer: args{"evs": make([]int, 4), "syn_burst": 40, "mtu": 1024, "watch": []string{"ack"}}}, sprayed)},
 	{name: "peer tracks 8 PSNs", run: each(
-		on(setup{peer: args{"window": 8}}, exchanges(combo{dir: out, sizes: many(40, 5000)})),
-		on(setup{ordered: true, peer: args{"window": 8}}, exchanges(combo{dir: out, ordered: true, sizes: many(40, 5000)})),
+		on(setup{peer: args{"window": 8}}, atMost(200, combo{dir: out, sizes: many(40, 5000)})),
+		on(setup{ordered: true, peer: args{"window": 8}}, atMost(200, combo{dir: out, ordered: true, sizes: many(40, 5000)})),
 		on(setup{peer: args{"window": 8, "faults": args{"loss": 0.05, "seed": 3}}}, exchanges(combo{dir: out, sizes: many(40, 3000)})))},
 	{name: "CLEARs are lost while a window of 128 is full of guaranteed responses", run: on(setup{peer: args{"deaf": 20}}, exchanges(combo{dir: out, late: true, sizes: many(400, 900)}))},
 	{name: "CLEARs are lost while a window of 8 is full of guaranteed responses", run: on(setup{peer: args{"window": 8, "deaf": 6}}, exchanges(combo{dir: out, late: true, sizes: many(40, 900)}))},
 	{name: "MPR 0", run: each(
-		on(setup{peer: args{"mpr": 0}}, noneOutside(combo{dir: out, sizes: []int{2 << 20}})),
-		on(setup{ordered: true, peer: args{"mpr": 0}}, noneOutside(combo{dir: out, ordered: true, sizes: []int{2 << 20}})))},
+		on(setup{peer: args{"mpr": 0}}, atMost(0, combo{dir: out, sizes: []int{2 << 20}})),
+		on(setup{ordered: true, peer: args{"mpr": 0}}, atMost(0, combo{dir: out, ordered: true, sizes: []int{2 << 20}})))},
 	{name: "receive posted late after NO_RESPONSE", run: on(setup{peer: args{"unexpected": "late"}}, postedLate)},
 	{name: "index disabled, then enabled: messages", run: on(setup{peer: args{"unexpected": "disable"}}, exchanges(combo{dir: out, late: true, sizes: mixed}))},
 	{name: "index disabled, then enabled: ordered messages", run: disabledOrdered},
@@ -70,6 +70,9 @@ var cases = []named{
 	{name: "NEGOTIATION is acknowledged", run: each(
 		on(setup{peer: args{"watch": []string{"control acknowledged"}}}, controls(9, false)),
 		on(setup{ordered: true, peer: args{"watch": []string{"control acknowledged"}}}, controls(9, true)))},
+	{name: "ACKs of control packets have next_hdr 9", run: each(
+		on(setup{peer: args{"none_next": 9}}, exchanges(combo{dir: both, sizes: mixed})),
+		on(setup{ordered: true, sealed: true, peer: args{"none_next": 9, "window": 8}}, exchanges(combo{dir: both, ordered: true, sizes: mixed})))},
 	{name: "NEGOTIATION opens a PDC", run: on(setup{peer: args{"watch": []string{"control acknowledged"}}}, controlFirst(9))},
 	{name: "NOOP opens a PDC", run: on(setup{peer: args{"watch": []string{"control acknowledged"}}}, controlFirst(0))},
 	{name: "PSN wrap", run: each(
@@ -101,6 +104,7 @@ var cases = []named{
 		on(setup{sealed: true}, exchanges(combo{dir: both, form: "std", sizes: []int{8 << 20}})),
 		on(setup{}, exchanges(combo{dir: both, form: "std", data: true, sizes: make([]int, 300)})))},
 	{name: "nothing in clear where a key is", run: inClear},
+	{name: "a key for each 256 packets, without a sign on the wire", run: on(setup{sealed: true, rekey: true}, exchanges(combo{dir: both, sizes: many(400, 900)}))},
 	{name: "checksum zero over IPv6 (Standard)", run: on(setup{v6: true, standard: true, peer: args{"need_checksum": true}}, zeroChecksum)},
 	{name: "answers repeat the entropy value (Standard)", run: each(
 		on(setup{standard: true, peer: args{"evs": make([]int, 4), "watch": []string{"ack"}}}, echoed),
@@ -188,15 +192,16 @@ func holed(s setup, first bool) func(*peer, int, string) error {
 	})
 }
 
-// noneOutside also wants that uetkit sends nothing that the peer cannot track.
-func noneOutside(c combo) func(*pair) error {
+// atMost plays messages of which no more than most packets may come outside of what the peer tracks: a peer that
+// has said nothing tracks 128, and one that tracks fewer says so by its NACKs.
+func atMost(most int, c combo) func(*pair) error {
 	return func(pr *pair) error {
 		if err := exchange(pr, c); err != nil {
 			return err
 		}
 		e, err := pr.stats()
-		if n := e.count("out of window"); n > 0 {
-			return fmt.Errorf("%d packets outside of the 128 that a peer tracks that has said nothing", n)
+		if n := e.count("out of window"); n > most {
+			return fmt.Errorf("%d packets outside of what the peer tracks, want %d at most", n, most)
 		}
 		return err
 	}
@@ -281,7 +286,7 @@ const (
 	fRETX, fAR, fSYN              = 0x10, 0x08, 0x04
 	nhNone, nhSmall, nhStd, nhRsp = 0, 1, 3, 4
 	ctlAckReq, ctlClose, ctlProbe = 1, 4, 6
-	ctlNegotiation                = 9
+	ctlCreditReq, ctlNegotiation  = 8, 9
 )
 
 func pds(kind, next, flags int, second uint16, psn uint32, spdcid, dpdcid uint16, rest ...byte) []byte {
@@ -394,6 +399,7 @@ func singlePackets(pr *pair) error {
 		{"another mode", 0x16, pds(rodReq, nhStd, fAR, 0xFFFF, start+1, id, tpdcid, send...)},
 		{"another SPDCID", 0x0F, pds(rudReq, nhStd, fAR, 0xFFFF, start+1, id+1, tpdcid, send...)},
 		{"ACK_REQ of what never came", 0x12, pds(control, ctlAckReq, fAR, 0, start+1, id, tpdcid, 0, 0, 0, 0)},
+		{"CREDIT_REQ to who grants none", 0x19, pds(control, ctlCreditReq, 0, 0, 0, id, tpdcid, 0, 0, 0, 1)},
 		{"out of the window", 0x0B, pds(rudReq, nhStd, fAR, 0xFFFF, start+1_000_000, id, tpdcid, send...)},
 	} {
 		if err := pr.nacked(n.what, n.code, n.b); err != nil {

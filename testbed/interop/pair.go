@@ -34,6 +34,7 @@ type setup struct {
 	v6       bool
 	standard bool
 	sealed   bool
+	rekey    bool // sealed with another key for each 256 packets
 	ordered  bool
 	caps     fi.Caps         // uetkit's, 0 for the default ones
 	info     func(*uet.Info) // changes uetkit's Info; may be nil
@@ -60,6 +61,12 @@ func open(p *peer, id string, s setup) (*pair, error) {
 			return nil, err
 		}
 		maps.Copy(a, sealedArgs())
+	}
+	if s.rekey {
+		if err := pr.key.RekeyByTSC(0xff00, 8); err != nil {
+			return nil, err
+		}
+		a["rekey_mask"], a["rekey_shift"] = 0xff00, 8
 	}
 	maps.Copy(a, s.peer)
 	pr.ep, err = openEndpoint(netip.AddrPortFrom(our, port), s.caps, func(i *uet.Info) {

@@ -35,6 +35,7 @@ class Config:
     ack_per_packet: bool = False
     window: int = 128  # PSNs tracked
     mpr: int = 1  # as advertised
+    none_next: int = 0  # next_hdr of an ACK without a response; errata of pds.md: 9 (CP_ACK) on that of a control packet
     go_back_n: bool = False  # a ROD target that keeps no packet out of order
     unexpected: str = "overflow"  # overflow, late, nomatch or disable
     too_long: str = "truncate"  # or refuse

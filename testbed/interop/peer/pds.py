@@ -456,7 +456,7 @@ class Pdc:
         cack = rx.cack
         req = REQ_CLEAR if gtd else REQ_CLOSE if self.close_asked and cfg.close_by == "ack" else REQ_NONE
         kind = ACK_CC if probe is not None and cfg.ack_type == ACK else cfg.ack_type
-        a = Ack(kind, NH_NONE if resp is None else resp.form, flags | req << 1, sub(psn, cack), cack, self.my_id,
+        a = Ack(kind, cfg.none_next if resp is None else resp.form, flags | req << 1, sub(psn, cack), cack, self.my_id,
                 self.peer_id, mpr=cfg.mpr)
         if probe is not None:
             a.flags, a.off = a.flags | A_P, probe
