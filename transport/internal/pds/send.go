@@ -354,8 +354,8 @@ func (p *PDC) LostFresh() bool {
 
 // CanResend reports whether a lost packet may leave now. If nothing is in flight but the NO_OP of
 // knock, the congestion window does not count: at least one packet leaves per round trip. Credit
-// counts once the target is known, as there are many sources then, but not for control packets, nor after a
-// fatal NACK that is not confirmed: a target that has not the PDC grants nothing, and must be asked again (T6).
+// counts once the target is known, as there are many sources then, but not for control packets. A target that has
+// not the PDC grants nothing: then a packet leaves without, for which it says so.
 func (p *PDC) CanResend() bool { return p.tx.lost != 0 && p.canResend() }
 
 // canResend is CanResend for a PDC with lost packets.
@@ -364,7 +364,7 @@ func (p *PDC) canResend() bool {
 	if !ok {
 		return false
 	}
-	if p.remoteID != 0 && p.credited() && !p.doubted {
+	if p.remoteID != 0 && p.credited() {
 		return isCP || p.ccc.CanSend(n)
 	}
 	return p.ccc == nil || p.tx.flight == 0 || p.ccc.CanSend(n) || p.tx.flight == 1 && p.knocks()
