@@ -21,8 +21,8 @@ type hint struct {
 	told time.Duration
 
 	// The address with most drops, by majority vote: each drop of another one lowers its count.
-	now   Hint
-	since time.Duration
+	loudest Hint
+	since   time.Duration
 
 	suspect suspect
 }
@@ -65,17 +65,17 @@ func (f *FEP) dropFrom(r DropReason) {
 	}
 	f.suspects(r)
 	now, h := f.now, &f.hint
-	if h.now.Peer != f.rx.in.From || h.now.Reason != r || now-h.since > hintSpan {
-		if h.now.Count > 0 && now-h.since <= hintSpan {
+	if h.loudest.Peer != f.rx.in.From || h.loudest.Reason != r || now-h.since > hintSpan {
+		if h.loudest.Count > 0 && now-h.since <= hintSpan {
 			// The packet is of another address. Each such packet lowers the count, so that
 			// the address with the most drops stays.
-			h.now.Count--
+			h.loudest.Count--
 			return
 		}
-		h.now, h.since = Hint{Peer: f.rx.in.From, Reason: r}, now
+		h.loudest, h.since = Hint{Peer: f.rx.in.From, Reason: r}, now
 	}
-	if h.now.Count++; h.now.Count == hintDrops {
-		f.tell(h.now)
+	if h.loudest.Count++; h.loudest.Count == hintDrops {
+		f.tell(h.loudest)
 	}
 }
 

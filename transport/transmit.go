@@ -330,7 +330,7 @@ func (f *FEP) fillAlone(now time.Duration, id PeerID, p *peer) bool {
 	pdc.Push(now, piece.Piece{Msg: uint32(h), Len: uint32(bytes), Kind: piece.Last}, n+f.form.overhead, uint8(path))
 	b := msg.Append(pdc.Header(f.startTo(p, pdc.Remote(), path, n)), bytes)
 	if !p.talk.answer && pdc == p.short {
-		p.talk.unasked = 0 // as lags does
+		p.talk.unasked = 0 // what lags does with nearly every message, without the call
 		b[f.form.head+1] |= byte(wire.FlagAR)
 	} else if !f.lags(now, p, pdc, true) {
 		b[f.form.head+1] |= byte(wire.FlagAR) // no packet follows that could ask

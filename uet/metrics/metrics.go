@@ -164,35 +164,36 @@ var counters = [numCounters]struct {
 	desc  *prometheus.Desc
 	label string // value of the second label; "" means none
 	get   func(*uet.Stats) uint64
+	unit  float64 // what 1 of the value exported is in the counter; 0 means 1
 }{
-	{packets, "tx", func(s *uet.Stats) uint64 { return s.TxPackets }},
-	{packets, "rx", func(s *uet.Stats) uint64 { return s.RxPackets }},
-	{octets, "tx", func(s *uet.Stats) uint64 { return s.TxBytes }},
-	{octets, "rx", func(s *uet.Stats) uint64 { return s.RxBytes }},
-	{messages, "tx", func(s *uet.Stats) uint64 { return s.MsgsTx }},
-	{messages, "rx", func(s *uet.Stats) uint64 { return s.MsgsRx }},
-	{payload, "tx", func(s *uet.Stats) uint64 { return s.BytesTx }},
-	{payload, "rx", func(s *uet.Stats) uint64 { return s.BytesRx }},
-	{acks, "tx", func(s *uet.Stats) uint64 { return s.AcksTx }},
-	{acks, "rx", func(s *uet.Stats) uint64 { return s.AcksRx }},
-	{resends, "rto", func(s *uet.Stats) uint64 { return s.RtxRTO }},
-	{resends, "sack", func(s *uet.Stats) uint64 { return s.RtxSACK }},
-	{resends, "nack", func(s *uet.Stats) uint64 { return s.RtxNack }},
-	{resends, "probe", func(s *uet.Stats) uint64 { return s.RtxProbe }},
-	{spurious, "", func(s *uet.Stats) uint64 { return s.RtxSpurious }},
-	{dups, "", func(s *uet.Stats) uint64 { return s.RxDup }},
-	{ooo, "", func(s *uet.Stats) uint64 { return s.RxOOO }},
-	{marks, "", func(s *uet.Stats) uint64 { return s.RxCE }},
-	{nacks, "tx", func(s *uet.Stats) uint64 { return total(&s.NacksTx) }},
-	{nacks, "rx", func(s *uet.Stats) uint64 { return total(&s.NacksRx) }},
-	{failures, "", func(s *uet.Stats) uint64 { return s.PDCErrors }},
-	{credits, "granted", func(s *uet.Stats) uint64 { return s.CreditsGranted }},
-	{credits, "used", func(s *uet.Stats) uint64 { return s.CreditsUsed }},
-	{credits, "old", func(s *uet.Stats) uint64 { return s.CreditsOld }},
-	{credits, "excess", func(s *uet.Stats) uint64 { return s.CreditsExcess }},
-	{credits, "without", func(s *uet.Stats) uint64 { return s.CreditPersists }},
-	{creditWait, "", func(s *uet.Stats) uint64 { return uint64(s.CreditWaited) }},
-	{early, "", func(s *uet.Stats) uint64 { return s.Unexpected }},
+	{desc: packets, label: "tx", get: func(s *uet.Stats) uint64 { return s.TxPackets }},
+	{desc: packets, label: "rx", get: func(s *uet.Stats) uint64 { return s.RxPackets }},
+	{desc: octets, label: "tx", get: func(s *uet.Stats) uint64 { return s.TxBytes }},
+	{desc: octets, label: "rx", get: func(s *uet.Stats) uint64 { return s.RxBytes }},
+	{desc: messages, label: "tx", get: func(s *uet.Stats) uint64 { return s.MsgsTx }},
+	{desc: messages, label: "rx", get: func(s *uet.Stats) uint64 { return s.MsgsRx }},
+	{desc: payload, label: "tx", get: func(s *uet.Stats) uint64 { return s.BytesTx }},
+	{desc: payload, label: "rx", get: func(s *uet.Stats) uint64 { return s.BytesRx }},
+	{desc: acks, label: "tx", get: func(s *uet.Stats) uint64 { return s.AcksTx }},
+	{desc: acks, label: "rx", get: func(s *uet.Stats) uint64 { return s.AcksRx }},
+	{desc: resends, label: "rto", get: func(s *uet.Stats) uint64 { return s.RtxRTO }},
+	{desc: resends, label: "sack", get: func(s *uet.Stats) uint64 { return s.RtxSACK }},
+	{desc: resends, label: "nack", get: func(s *uet.Stats) uint64 { return s.RtxNack }},
+	{desc: resends, label: "probe", get: func(s *uet.Stats) uint64 { return s.RtxProbe }},
+	{desc: spurious, get: func(s *uet.Stats) uint64 { return s.RtxSpurious }},
+	{desc: dups, get: func(s *uet.Stats) uint64 { return s.RxDup }},
+	{desc: ooo, get: func(s *uet.Stats) uint64 { return s.RxOOO }},
+	{desc: marks, get: func(s *uet.Stats) uint64 { return s.RxCE }},
+	{desc: nacks, label: "tx", get: func(s *uet.Stats) uint64 { return total(&s.NacksTx) }},
+	{desc: nacks, label: "rx", get: func(s *uet.Stats) uint64 { return total(&s.NacksRx) }},
+	{desc: failures, get: func(s *uet.Stats) uint64 { return s.PDCErrors }},
+	{desc: credits, label: "granted", get: func(s *uet.Stats) uint64 { return s.CreditsGranted }},
+	{desc: credits, label: "used", get: func(s *uet.Stats) uint64 { return s.CreditsUsed }},
+	{desc: credits, label: "old", get: func(s *uet.Stats) uint64 { return s.CreditsOld }},
+	{desc: credits, label: "excess", get: func(s *uet.Stats) uint64 { return s.CreditsExcess }},
+	{desc: credits, label: "without", get: func(s *uet.Stats) uint64 { return s.CreditPersists }},
+	{desc: creditWait, get: func(s *uet.Stats) uint64 { return uint64(s.CreditWaited) }, unit: 1e9},
+	{desc: early, get: func(s *uet.Stats) uint64 { return s.Unexpected }},
 }
 
 func total(by *[256]uint64) (n uint64) {
@@ -349,8 +350,8 @@ func (c *Collector) Collect(ch chan<- prometheus.Metric) {
 				labels = append(labels, l)
 			}
 			v := float64(s.counters[i])
-			if counters[i].desc == creditWait {
-				v /= 1e9 // nanoseconds
+			if unit := counters[i].unit; unit != 0 {
+				v /= unit
 			}
 			ch <- prometheus.MustNewConstMetric(counters[i].desc, prometheus.CounterValue, v, labels...)
 		}

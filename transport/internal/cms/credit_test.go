@@ -43,6 +43,25 @@ func (s *creditScript) answer(n int) {
 	s.c.OnAck(s.now, n*1000, 100*us, false, 0, false)
 }
 
+// question has g answer a CREDIT_REQ.
+func (s *creditScript) question(g *Grants, id uint8, target uint32) {
+	if answer, _ := g.Ask(s.now, 1, id, target, 1, true, true); answer {
+		s.c.OnCredit(s.now, g.Credit(1, id))
+	}
+}
+
+// take takes all that g grants, and calls then behind each grant.
+func (s *creditScript) take(g *Grants, then func(id uint8)) {
+	for g.Advance(s.now); ; {
+		_, _, id, credit, ok := g.Next(s.now)
+		if !ok {
+			return
+		}
+		s.c.OnCredit(s.now, credit)
+		then(id)
+	}
+}
+
 // Before the first answer opening packets leave, then what is granted: the last packet may
 // overdraw, and the next grant pays for that.
 func TestCreditGate(t *testing.T) {
@@ -220,21 +239,14 @@ func TestCreditForgotten(t *testing.T) {
 					t.Fatal("a late grant counts as a destination that has forgotten")
 				}
 			}
-			if answer, _ := g.Ask(s.now, 1, id, target, 1, true, true); answer {
-				s.c.OnCredit(s.now, g.Credit(1, id))
-			}
+			s.question(g, id, target)
 		}
-		for g.Advance(s.now); ; {
-			_, _, id, credit, ok := g.Next(s.now)
-			if !ok {
-				break
-			}
-			s.c.OnCredit(s.now, credit)
+		s.take(g, func(id uint8) {
 			for range s.fill() {
 				g.Arrived(s.now, 1, id, 1000)
 				s.answer(1)
 			}
-		}
+		})
 	}
 	if s.st.Grants < had+8 {
 		t.Errorf("%d grants, after %d questions", s.st.Grants-had, asks)
@@ -262,17 +274,9 @@ func TestCreditIDReused(t *testing.T) {
 				if s.wants(max(left, 0), 1); left > 0 && s.c.Ask(s.now) {
 					asks++
 					id, target := s.c.Target()
-					if answer, _ := g.Ask(s.now, 1, id, target, 1, true, true); answer {
-						s.c.OnCredit(s.now, g.Credit(1, id))
-					}
+					s.question(g, id, target)
 				}
-				for g.Advance(s.now); ; {
-					_, _, _, credit, ok := g.Next(s.now)
-					if !ok {
-						break
-					}
-					s.c.OnCredit(s.now, credit)
-				}
+				s.take(g, func(uint8) {})
 				if s.answer(s.c.InFlight() / 1000); s.now > now+2*time.Second {
 					t.Fatalf("had %d: %d bytes of %d are left", had, left, n)
 				}
@@ -427,7 +431,7 @@ func TestGrantsRate(t *testing.T) {
 		d.ask(p, 1<<20)
 	}
 	d.run(ms, func(peer uint32, n int) {
-		if n > int(d.g.turn) {
+		if n > int(d.g.largest) {
 			t.Errorf("a grant of %d bytes", n)
 		}
 		got[peer] += n
@@ -454,7 +458,7 @@ func TestGrantsRateOfASlowLine(t *testing.T) {
 		sum += n
 		d.g.Arrived(d.now, peer, 1, n+500)
 	})
-	if sum > 100_000+int(d.g.turn) {
+	if sum > 100_000+int(d.g.largest) {
 		t.Errorf("%d bytes were granted in a time in which 100,000 pass", sum)
 	}
 }

@@ -90,7 +90,7 @@ type grantSource struct {
 type Grants struct {
 	cfg     GrantConfig
 	room    int64
-	turn    int64         // the most bytes of one grant, in whole quanta
+	largest int64         // the most bytes of one grant, in whole quanta
 	open    int64         // sum of grantSource.open
 	active  int64         // sources that are in the ring or have something open
 	got     int64         // bytes that arrived in this life
@@ -122,7 +122,7 @@ func NewGrants(cfg GrantConfig) *Grants {
 	if g.cfg.BaseRTT <= 0 {
 		g.cfg.BaseRTT = defaultBaseRTT
 	}
-	g.turn = max((int64(grantMTUs*cfg.MTU)+quantum-1)&^(quantum-1), longest)
+	g.largest = max((int64(grantMTUs*cfg.MTU)+quantum-1)&^(quantum-1), longest)
 	g.least = max(lifeRTTs*g.cfg.BaseRTT, leastLife)
 	if g.life = g.least; cfg.Rate == 0 {
 		g.life = max(g.least, firstLife)
@@ -190,7 +190,7 @@ func (g *Grants) mayGet(e *grantee) bool {
 	if ahead(e.target, e.granted) <= 0 || e.open >= int64(g.cfg.Most) {
 		return false
 	}
-	return g.room == 0 || e.src.open < max(g.holds()/max(g.active, 1), g.turn)
+	return g.room == 0 || e.src.open < max(g.holds()/max(g.active, 1), g.largest)
 }
 
 // count keeps the number of active sources, when one has changed.
@@ -304,7 +304,7 @@ func (g *Grants) Next(now time.Duration) (peer, at uint32, id uint8, credit uint
 		return 0, 0, 0, 0, false
 	}
 	e := s.whose()
-	most := g.turn
+	most := g.largest
 	if e.scant() {
 		most = longest
 	}
@@ -366,7 +366,7 @@ func (g *Grants) holds() int64 {
 // lacksRoom reports whether the receive path holds no more than what is granted already. One
 // grant is always possible: the room may be in use by messages that nobody takes before others come.
 func (g *Grants) lacksRoom() bool {
-	return g.room > 0 && g.open > 0 && g.open+g.turn > g.holds()
+	return g.room > 0 && g.open > 0 && g.open+g.largest > g.holds()
 }
 
 // NextTimeout is when Advance or Next has something to do, 0: never.
