@@ -13,10 +13,48 @@ func Bcast[T Number](ctx context.Context, c *Comm, s []T, root int) error {
 }
 
 func (c *Comm) bcast(ctx context.Context, b []byte, root int, a Algorithm) error {
-	if a == ScatterAllgather {
+	switch a {
+	case ScatterAllgather:
 		return c.bcastLong(ctx, b, root)
+	case Chain:
+		return c.bcastChain(ctx, b, root)
 	}
 	return c.bcastTree(ctx, b, root)
+}
+
+// chainSegment is how many bytes a rank of a chain passes on at a time. Half as many are copied
+// instead of lent: 1 MiB took 1.4 to 1.7 times as long, and with twice as many about the same.
+const chainSegment = 128 << 10
+
+// chainAhead is how many segments a rank of a chain awaits at a time.
+const chainAhead = 8
+
+// bcastChain passes segments from rank to rank. No rank has more to send than the message
+// itself, and the last begins to receive when the first has sent as many segments as ranks are between.
+func (c *Comm) bcastChain(ctx context.Context, b []byte, root int) error {
+	v := c.from(root)
+	left, right := c.at(root, v+c.size-1), c.at(root, v+1)
+	segments := max(1, (len(b)+chainSegment-1)/chainSegment)
+	segment := func(k int) []byte { return b[k*chainSegment : min((k+1)*chainSegment, len(b))] }
+	next := 0
+	for k := range segments {
+		if v != 0 {
+			for ; next < min(k+chainAhead, segments); next++ {
+				if err := c.await(left, segment(next)); err != nil {
+					return err
+				}
+			}
+			if err := c.awaited(ctx, segment(k)); err != nil {
+				return err
+			}
+		}
+		if v != c.size-1 {
+			if err := c.put(right, segment(k)); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
 }
 
 // bcastTree is by a binomial tree: a rank gets the message from the one whose number, seen from

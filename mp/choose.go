@@ -16,11 +16,12 @@ const (
 	Linear
 	Pairwise
 	Bruck
+	Chain
 	algorithms
 )
 
 var algorithmNames = [algorithms]string{
-	"none", "dissemination", "binomial", "scatter-allgather", "recursive-doubling", "ring", "rabenseifner", "linear", "pairwise", "bruck",
+	"none", "dissemination", "binomial", "scatter-allgather", "recursive-doubling", "ring", "rabenseifner", "linear", "pairwise", "bruck", "chain",
 }
 
 func (a Algorithm) String() string {
@@ -54,10 +55,15 @@ func Choice(c Call) Algorithm {
 	case KindBarrier:
 		return Dissemination
 	case KindBcast:
-		if c.Bytes > shortBcast && c.Ranks > 3 {
-			return ScatterAllgather
+		switch {
+		case c.Bytes <= shortBcast || c.Ranks < 3:
+			return Binomial
+		case c.Bytes > (c.Ranks-1)*chainSegment: // as many segments as ranks: no later on a network, half the bytes
+			return Chain
+		case c.Ranks == 3:
+			return Binomial
 		}
-		return Binomial
+		return ScatterAllgather
 	case KindReduce:
 		if c.Bytes > midAllreduce && c.Ranks > 2 && c.Count >= c.Ranks {
 			return Ring

@@ -130,7 +130,8 @@ const (
 type coll struct {
 	// These belong to who is in a collective, that is has Comm.mu.
 	sends   []*request // those that need the buffer of the program
-	recvs   []*request
+	recvs   []*request // those that were posted ahead
+	arrived int        // how many of them have been taken
 	scratch [3][]uint64
 	parts   int           // messages that were sent
 	begun   int           // nonblocking collectives
@@ -209,6 +210,12 @@ func (c *Comm) collectives() error {
 
 // leave ends a collective.
 func (c *Comm) leave(ctx context.Context, err error) error {
+	for _, r := range c.coll.recvs[c.coll.arrived:] {
+		c.w.takeBack(r, err)
+		_, _ = r.take()
+	}
+	clear(c.coll.recvs)
+	c.coll.recvs, c.coll.arrived = c.coll.recvs[:0], 0
 	for _, r := range c.coll.sends {
 		if err == nil {
 			_, err = r.wait(ctx)
@@ -257,7 +264,7 @@ func (c *Comm) put(dst int, p []byte) error {
 
 func (c *Comm) putPiece(dst int, p []byte) error {
 	w := c.w
-	eager := len(p) <= eagerMax && w.copied.Load() < copiedMax
+	eager := len(p) <= eagerMax && w.copied.Load() < aheadMax
 	n := headLen
 	if eager {
 		n += len(p)
@@ -345,6 +352,31 @@ func (c *Comm) get(ctx context.Context, src int, p []byte) error {
 			err = c.got(ctx, r)
 		}
 		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// await posts the receive of a part, so that it comes where it belongs however early it is sent.
+// What is awaited must be taken in the order in which it was awaited.
+func (c *Comm) await(src int, p []byte) error {
+	for k := range c.pieces(p) {
+		r, err := c.expect(src, c.piece(p, k))
+		if err != nil {
+			return err
+		}
+		c.coll.recvs = append(c.coll.recvs, r)
+	}
+	return nil
+}
+
+// awaited takes the next part that was awaited.
+func (c *Comm) awaited(ctx context.Context, p []byte) error {
+	for range c.pieces(p) {
+		r := c.coll.recvs[c.coll.arrived]
+		c.coll.arrived++
+		if err := c.got(ctx, r); err != nil {
 			return err
 		}
 	}

@@ -1,6 +1,7 @@
 package mp_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -9,6 +10,8 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/uetkit/uetkit/mp"
 	"github.com/uetkit/uetkit/mp/mptest"
@@ -80,7 +83,7 @@ var collectives = []collective{
 		messages: func(_ mp.Algorithm, p int) int { return p * up2(p) },
 	},
 	{
-		kind: mp.KindBcast, algs: []mp.Algorithm{mp.Binomial, mp.ScatterAllgather}, roots: true,
+		kind: mp.KindBcast, algs: []mp.Algorithm{mp.Binomial, mp.ScatterAllgather, mp.Chain}, roots: true,
 		do: func(ctx context.Context, c *mp.Comm, n, root int) error {
 			v := make([]int64, n)
 			if c.Rank() == root {
@@ -354,6 +357,55 @@ func TestCollectives(t *testing.T) {
 		}
 		ok(t, all(worlds, func(c *mp.Comm) error { return nil }))
 		closeAll(t, worlds)
+	}
+}
+
+// A chain passes a long message on in segments, and more of them than it awaits at a time.
+func TestBcastInSegments(t *testing.T) {
+	const ranks, segments = 3, 20
+	const n = (segments-1)*(128<<10) + 5
+	mptest.Run(t, ranks, func(c *mp.Comm) {
+		b, want := make([]byte, n), make([]byte, n)
+		for i := range want {
+			want[i] = byte(i % 251)
+		}
+		if c.Rank() == 1 {
+			copy(b, want)
+		}
+		before := c.Parts()
+		ok(t, mp.Bcast(limit(t), c, b, 1))
+		switch sent := c.Parts() - before; {
+		case !bytes.Equal(b, want):
+			t.Errorf("rank %d has other bytes", c.Rank())
+		case c.Rank() == 0 && sent != 0, c.Rank() != 0 && sent != segments:
+			t.Errorf("rank %d sent %d segments", c.Rank(), sent)
+		}
+	})
+}
+
+// An Allreduce whose slices share no memory leaves in as it is. Rank 0 is late, so all that the
+// others can send it is there before it combines anything.
+func TestAllreduceLeavesIn(t *testing.T) {
+	for _, a := range []mp.Algorithm{mp.RecursiveDoubling, mp.Ring, mp.Rabenseifner} {
+		for _, ranks := range []int{2, 3, 4, 8} {
+			synctest.Test(t, func(t *testing.T) {
+				worlds := mp.MemoryWorlds(ranks, func(mp.Call) mp.Algorithm { return a })
+				ok(t, all(worlds, func(c *mp.Comm) error {
+					const n = 1003
+					in, out := vec(c.Rank(), n), make([]int64, n)
+					if c.Rank() == 0 {
+						time.Sleep(time.Second)
+					}
+					if err := mp.Allreduce(context.Background(), c, in, out, mp.Sum); err != nil {
+						return err
+					}
+					if err := same("in", in, vec(c.Rank(), n)); err != nil {
+						return fmt.Errorf("%v, %d ranks: %w", a, ranks, err)
+					}
+					return same("out", out, sumOf(ranks, n))
+				}))
+			})
+		}
 	}
 }
 

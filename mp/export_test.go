@@ -49,3 +49,12 @@ func (w *World) HearBye(rank byte) { w.heard(append([]byte{ctlBye, rank}, make([
 
 // HearBroken is what a rank does that hears of another one why collectives on c broke.
 func (c *Comm) HearBroken(err error) { c.w.heard(c.brokenBy(err)) }
+
+// Copied is how many bytes of copied sends of this rank are not acknowledged.
+func (c *Comm) Copied() int { return int(c.w.copied.Load()) }
+
+// AheadMax and EagerMax are bounds of what collectives copy.
+const (
+	AheadMax = aheadMax
+	EagerMax = eagerMax
+)

@@ -312,27 +312,22 @@ func (c *Comm) alltoallFlat(ctx context.Context, in, out func(int) []byte) error
 		}
 	}
 	copy(out(c.rank), in(c.rank))
-	var err error
-	for d := 1; d < p && err == nil; d++ {
+	for d := 1; d < p; d++ {
 		from := (c.rank + p - d) % p
-		var r *request
-		if r, err = c.expect(from, out(from)); err == nil {
-			c.coll.recvs = append(c.coll.recvs, r)
+		if err := c.await(from, out(from)); err != nil {
+			return err
 		}
 	}
-	for d := 1; d < p && err == nil; d++ {
+	for d := 1; d < p; d++ {
 		to := (c.rank + d) % p
-		err = c.put(to, in(to))
-	}
-	for _, r := range c.coll.recvs {
-		if err == nil {
-			err = c.got(ctx, r)
-			continue
+		if err := c.put(to, in(to)); err != nil {
+			return err
 		}
-		c.w.takeBack(r, err)
-		_, _ = r.take()
 	}
-	clear(c.coll.recvs)
-	c.coll.recvs = c.coll.recvs[:0]
-	return err
+	for d := 1; d < p; d++ {
+		if err := c.awaited(ctx, out((c.rank+p-d)%p)); err != nil {
+			return err
+		}
+	}
+	return nil
 }

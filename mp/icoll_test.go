@@ -161,7 +161,7 @@ func TestNonblocking(t *testing.T) {
 			}
 			for _, a := range k.algs {
 				algorithm.Store(uint32(a))
-				for _, n := range []int{0, 1, 20_000} {
+				for _, n := range []int{0, 1, 16_000} {
 					if n > 1 && testing.Short() {
 						continue
 					}

@@ -3,6 +3,7 @@ package mp
 import (
 	"context"
 	"slices"
+	"unsafe"
 )
 
 // Reduce combines in of all ranks into out of the root. out is not used elsewhere; in and out may
@@ -145,8 +146,18 @@ func allreduceInto[T Number](ctx context.Context, c *Comm, in, out []T, op Op[T]
 	if err := lengths(KindAllreduce, "out", len(out), len(in)); err != nil {
 		return err
 	}
+	if a == Rabenseifner && c.size&(c.size-1) == 0 && !overlap(in, out) {
+		return rabenseifner(ctx, c, in, out, op, fold{p: c.size, v: c.rank})
+	}
 	copy(out, in)
 	return allreduce(ctx, c, out, op, a)
+}
+
+// overlap reports whether two slices share memory.
+func overlap[T Number](a, b []T) bool {
+	x, y := bytesOf(a), bytesOf(b)
+	i, j := uintptr(unsafe.Pointer(unsafe.SliceData(x))), uintptr(unsafe.Pointer(unsafe.SliceData(y)))
+	return i < j+uintptr(len(y)) && j < i+uintptr(len(x))
 }
 
 // allreduce combines acc of all ranks in place.
@@ -158,7 +169,9 @@ func allreduce[T Number](ctx context.Context, c *Comm, acc []T, op Op[T], a Algo
 		}
 		return c.ring(ctx, 0, func(i int) []byte { return bytesOf(span(acc, i, c.size)) })
 	case Rabenseifner:
-		return folded(ctx, c, acc, op, rabenseifner[T])
+		return folded(ctx, c, acc, op, func(ctx context.Context, c *Comm, acc []T, op Op[T], n fold) error {
+			return rabenseifner(ctx, c, acc, acc, op, n)
+		})
 	}
 	return folded(ctx, c, acc, op, doubling[T])
 }
@@ -232,46 +245,82 @@ func doubling[T Number](ctx context.Context, c *Comm, acc []T, op Op[T], n fold)
 }
 
 // rabenseifner halves the vector with a rank at distance p/2, p/4, … until each has one part,
-// and then doubles it again.
-func rabenseifner[T Number](ctx context.Context, c *Comm, acc []T, op Op[T], n fold) error {
-	in := scratch[T](c, 1, len(acc))
-	lo, hi := 0, n.p
-	for d := n.p / 2; d > 0; d /= 2 {
-		to, mid := n.rank(n.v^d), (lo+hi)/2
-		out, mine := spans(acc, mid, hi, n.p), spans(acc, lo, mid, n.p)
-		if n.v&d != 0 {
-			out, mine = mine, out
+// and then doubles it again. own is the vector of this rank: acc, or one that shares no memory
+// with it. Then what comes first goes into acc, and nothing is copied.
+func rabenseifner[T Number](ctx context.Context, c *Comm, own, acc []T, op Op[T], n fold) error {
+	each := (len(acc) + n.p - 1) / n.p // numbers of a part, at most
+	in := scratch[T](c, 1, n.p*each)
+	apart := unsafe.SliceData(own) != unsafe.SliceData(acc)
+	of := func(v []T, h half) []T { return spans(v, h.lo, h.hi, n.p) }
+	// arriving is where that comes to which is combined with h, each half as long as the one before.
+	arriving := func(h half) []T {
+		mine, parts := of(acc, h), h.hi-h.lo
+		if apart && 2*parts == n.p {
+			return mine
 		}
-		part := in[:len(mine)]
-		if err := c.swap(ctx, to, bytesOf(out), to, bytesOf(part)); err != nil {
+		at := (n.p - 2*parts) * each
+		return in[at : at+len(mine)]
+	}
+	h := half{0, n.p}
+	for d := n.p / 2; d > 0; d /= 2 {
+		h = h.next(n.v, d)
+		if err := c.await(n.rank(n.v^d), bytesOf(arriving(h))); err != nil {
 			return err
 		}
-		if n.v&d == 0 {
-			op(mine, part)
-			hi = mid
+	}
+	h = half{0, n.p}
+	for d := n.p / 2; d > 0; d /= 2 {
+		other := h.next(n.v^d, d)
+		h = h.next(n.v, d)
+		out, part := acc, arriving(h)
+		if 2*d == n.p {
+			out = own
+		}
+		if err := c.put(n.rank(n.v^d), bytesOf(of(out, other))); err != nil {
+			return err
+		}
+		if err := c.awaited(ctx, bytesOf(part)); err != nil {
+			return err
+		}
+		if mine := of(acc, h); unsafe.SliceData(part) == unsafe.SliceData(mine) {
+			op(mine, of(own, h))
 		} else {
-			op(part, mine)
-			copy(mine, part)
-			lo = mid
+			op(mine, part)
+		}
+	}
+	if err := c.sent(ctx); err != nil { // what comes goes where that was
+		return err
+	}
+	for d := 1; d < n.p; d *= 2 {
+		if err := c.await(n.rank(n.v^d), bytesOf(of(acc, whole(n.v^d, d)))); err != nil {
+			return err
 		}
 	}
 	for d := 1; d < n.p; d *= 2 {
-		to, size := n.rank(n.v^d), hi-lo
-		from, last := hi, hi+size
-		if n.v&d != 0 {
-			from, last = lo-size, lo
-		}
-		theirs := spans(acc, from, last, n.p)
-		if err := c.sent(ctx); err != nil { // theirs may be what was sent above
+		if err := c.put(n.rank(n.v^d), bytesOf(of(acc, whole(n.v, d)))); err != nil {
 			return err
 		}
-		if err := c.swap(ctx, to, bytesOf(spans(acc, lo, hi, n.p)), to, bytesOf(theirs)); err != nil {
+		if err := c.awaited(ctx, bytesOf(of(acc, whole(n.v^d, d)))); err != nil {
 			return err
 		}
-		lo, hi = min(lo, from), max(hi, last)
 	}
 	return nil
 }
+
+// A half is what a place has of a vector that a power of two of places divide: the parts from
+// lo up to before hi.
+type half struct{ lo, hi int }
+
+// next is the half of h, which has 2·d parts, that belongs to place v.
+func (h half) next(v, d int) half {
+	if v&d == 0 {
+		return half{h.lo, h.hi - d}
+	}
+	return half{h.lo + d, h.hi}
+}
+
+// whole is what place v has when d places have told each other: the parts of all of them.
+func whole(v, d int) half { return half{v &^ (d - 1), v&^(d-1) + d} }
 
 // ReduceScatter combines in of all ranks, and leaves block i of the result in out of rank i
 // (MPI_Reduce_scatter_block): in has as many blocks of the length of out as there are ranks.

@@ -82,8 +82,8 @@ type request struct {
 	qnext      *request
 }
 
-// Classes of requests by the bytes that they carry in mem.
-var classes = [...]int{0, 256, 1 << 10, smallMax, 16 << 10, eagerMax + headLen}
+// Classes of requests by the bytes that they carry in mem: blocks of collectives have a header.
+var classes = [...]int{0, 256, 1<<10 + headLen, smallMax + headLen, 16<<10 + headLen, eagerMax + headLen}
 
 // eagerMax is the longest message in bytes that a Send copies, so that it need not wait for its
 // acknowledgement. Half a round trip of 64 KiB took 19.4 µs without the copy, 16.4 µs with it.

@@ -31,6 +31,20 @@ func TestVirtualTime(t *testing.T) {
 	})
 }
 
+// A root that is ahead of the others waits, instead of keeping a copy of each message for them.
+func TestVirtualRootAhead(t *testing.T) {
+	mptest.RunVirtual(t, 2, mptest.Net{Delay: time.Millisecond}, func(c *mp.Comm) {
+		ctx, b, most := context.Background(), make([]byte, 4<<10), 0
+		for range 1000 {
+			ok(t, mp.Bcast(ctx, c, b, 0))
+			most = max(most, c.Copied())
+		}
+		if most > mp.AheadMax+mp.EagerMax {
+			t.Errorf("rank %d had %d bytes copied at a time", c.Rank(), most)
+		}
+	})
+}
+
 // A rank that polls in a loop lets the others go on, and time with them.
 func TestVirtualPolling(t *testing.T) {
 	mptest.RunVirtual(t, 2, mptest.Net{Delay: time.Millisecond}, func(c *mp.Comm) {

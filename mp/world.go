@@ -113,12 +113,14 @@ func (q *queue) remove(r *request) bool {
 	return false
 }
 
-// Bounds of an endpoint. More sends and receives wait in mp.
+// Bounds of an endpoint. More sends and receives wait in mp. Beyond aheadMax, collectives do not
+// copy: a root that is further ahead of the others fills caches and memory for nothing.
 const (
 	maxSends    = 2048
 	maxRecvs    = 8192
 	copiedMax   = 16 << 20 // bytes of copied sends that are not acknowledged
-	pingKey     = 0x6d70   // of the region that pings read
+	aheadMax    = 256 << 10
+	pingKey     = 0x6d70 // of the region that pings read
 	controlLen  = 512
 	controlRecv = 16
 )
