@@ -72,6 +72,27 @@ func BenchmarkFEPBulk(b *testing.B) {
 	}
 }
 
+// BenchmarkFEPRead measures the same for reads of 1 MiB: a request for each packet of data.
+func BenchmarkFEPRead(b *testing.B) {
+	p := newPipe(b, nil)
+	mem, dst := make([]byte, 1<<20), make([]byte, 1<<20)
+	if _, err := p.b.Register(RegionConfig{Key: 5, Buf: mem, Access: RemoteRead, Endpoint: AllEndpoints}); err != nil {
+		b.Fatal(err)
+	}
+	b.SetBytes(1 << 20)
+	b.ReportAllocs()
+	for range b.N {
+		p.post(p.a, Op{Kind: OpRead, Peer: p.toB, RI: 15, Buf: dst, Key: 5})
+		p.exchange()
+		for p.a.NextEvent() != nil {
+		}
+		p.now += 300 * time.Microsecond
+		p.a.Advance(p.now)
+		p.b.Advance(p.now)
+	}
+	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/1024, "ns/packet")
+}
+
 // BenchmarkFEPPing measures the protocol's cost of a ping-pong of 8 bytes at both ends,
 // without sockets: each message carries the ACK of the one before.
 func BenchmarkFEPPing(b *testing.B) {

@@ -331,6 +331,7 @@ func (f *FEP) Advance(now time.Duration) {
 			f.requeue(now, h)
 		}
 		f.unfence(now)
+		f.queueReturns()
 	}
 	if f.ses.Halted {
 		f.ses.Halt()

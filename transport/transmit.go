@@ -449,7 +449,8 @@ func (f *FEP) drain(now time.Duration, p *peer, ln *lane) laneState {
 		pc, ok := f.ses.Peek(h, int(p.mtu))
 		if !ok {
 			if f.ses.Paced(h) {
-				break // cameBack queues the lane
+				pdc.Awaited = true // an answer may end another read; cameBack queues the lane, too
+				break
 			}
 			f.pass(ln, h)
 			continue

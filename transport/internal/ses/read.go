@@ -1,6 +1,8 @@
 package ses
 
 import (
+	"slices"
+
 	"github.com/uetkit/uetkit/transport/internal/amo"
 	"github.com/uetkit/uetkit/transport/internal/piece"
 	"github.com/uetkit/uetkit/transport/wire"
@@ -14,15 +16,29 @@ import (
 // A reading is what a send needs if it is a read.
 type reading struct {
 	m          *send
-	pdc        uint32 // by which it goes, see On
-	step       uint32 // bytes that each piece but the last asks for; 0 before the first
-	got, edges uint32 // bytes that came, and the sum of span over them
-	epoch      uint32 // sweep in which something came last
-	commit     bool   // it asks for durability: one answer without bytes is to come
-	promised   bool   // then: the target has said so
-	into       []byte // where the old values go if it fetches
+	pdc        uint32  // by which it goes, see On
+	flow       *asking // of that PDC
+	due        uint32  // bytes that were asked for and did not come
+	step       uint32  // bytes that each piece but the last asks for; 0 before the first
+	got, edges uint32  // bytes that came, and the sum of span over them
+	epoch      uint32  // sweep in which something came last
+	commit     bool    // it asks for durability: one answer without bytes is to come
+	promised   bool    // then: the target has said so
+	into       []byte  // where the old values go if it fetches
 	fetched    wire.AtomicType
 }
+
+// An asking is what the reads on one PDC have asked for together.
+type asking struct {
+	due   int  // bytes that did not come
+	reads int  // that have it
+	held  bool // a read may ask for no more before something comes, or another read ends
+}
+
+// maxAsked is how many parts the reads on a PDC may have asked for that did not come. It is half of
+// maxReturns: a target refuses what it cannot remember, and each request that was refused is sent
+// again.
+const maxAsked = maxReturns / 2
 
 // length is how many bytes are to come.
 func (rd *reading) length() uint32 {
@@ -72,9 +88,48 @@ func (s *SES) On(h Handle, pdc uint32) bool {
 	if s.reads == nil {
 		s.reads = make(map[uint16]*reading)
 	}
+	s.leaveFlow(m.read)
+	s.lastRead = nil
 	m.read.pdc, m.read.epoch = pdc, s.epoch
 	s.reads[m.hdr.MsgID] = m.read
+	if m.phase == phaseAsk && pdc != NoPDC {
+		s.joinFlow(m.read)
+	}
 	return true
+}
+
+// joinFlow counts what a read asks for to its PDC.
+func (s *SES) joinFlow(rd *reading) {
+	if s.asking == nil {
+		s.asking = make(map[uint32]*asking)
+	}
+	if rd.flow = s.asking[rd.pdc]; rd.flow == nil {
+		rd.flow = new(asking)
+		s.asking[rd.pdc] = rd.flow
+	}
+	rd.flow.reads++
+}
+
+// leaveFlow undoes joinFlow.
+func (s *SES) leaveFlow(rd *reading) {
+	f := rd.flow
+	if f == nil {
+		return
+	}
+	f.due -= int(rd.due)
+	if f.reads--; f.reads == 0 {
+		delete(s.asking, rd.pdc)
+	}
+	rd.flow, rd.due = nil, 0
+}
+
+// came counts n bytes that a read asked for.
+func (rd *reading) came(n uint32) {
+	if rd.flow != nil {
+		n = min(n, rd.due)
+		rd.due -= n
+		rd.flow.due -= int(n)
+	}
 }
 
 // Bare reports whether h is a read, whose pieces have no bytes.
@@ -86,12 +141,16 @@ func (s *SES) Bare(h Handle) bool {
 // reask makes a read one of which nothing was asked for. Its message id must not change before.
 func (s *SES) reask(m *send) {
 	delete(s.reads, m.hdr.MsgID)
+	s.leaveFlow(m.read)
+	s.lastRead = nil
 	*m.read = reading{m: m, into: m.read.into, fetched: m.read.fetched, commit: m.read.commit}
 }
 
 // endRead frees what a read needed.
 func (s *SES) endRead(m *send) {
 	delete(s.reads, m.hdr.MsgID)
+	s.leaveFlow(m.read)
+	s.lastRead = nil
 	m.read.m, m.read.into = nil, nil
 	s.idleReads = append(s.idleReads, m.read)
 	m.read, m.hdr.BufOff = nil, 0
@@ -101,7 +160,7 @@ func (s *SES) endRead(m *send) {
 func (m *send) lacks() bool { return m.read != nil && m.cause == OK && m.read.got < m.read.length() }
 
 // peekAsk is Peek of a read. It returns false while ReadWindow bytes were asked for that did not
-// come.
+// come, or maxAsked parts by all reads on the PDC.
 func (s *SES) peekAsk(h Handle, m *send, mtu uint32) (piece.Piece, bool) {
 	if m.operands != 0 {
 		return m.peekAtomic(h), true
@@ -115,6 +174,10 @@ func (s *SES) peekAsk(h Handle, m *send, mtu uint32) (piece.Piece, bool) {
 	}
 	n := m.asks(m.next)
 	if m.next > rd.got && m.next-rd.got+n > uint32(s.cfg.ReadWindow) {
+		return piece.Piece{}, false
+	}
+	if rd.flow != nil && rd.flow.due+int(n) > maxAsked*int(rd.step) {
+		rd.flow.held = true
 		return piece.Piece{}, false
 	}
 	p := piece.Piece{Msg: uint32(h), Off: m.next, Kind: piece.Ask}
@@ -144,6 +207,9 @@ func (s *SES) Asks(h Handle, mtu int) int {
 		step = uint32(mtu)
 	}
 	room := max(s.cfg.ReadWindow-int(m.next)+int(m.read.got), 0)
+	if f := m.read.flow; f != nil {
+		room = min(room, max(maxAsked*int(step)-f.due, 0))
+	}
 	return min((int(m.hdr.ReqLen-m.next)+int(step)-1)/int(step), room/int(step))
 }
 
@@ -187,6 +253,10 @@ func (s *SES) tookAsk(m *send, p piece.Piece, n uint32) {
 	}
 	m.next += n
 	m.open++
+	if f := m.read.flow; f != nil && !m.read.commit {
+		m.read.due += n
+		f.due += int(n)
+	}
 	if p.Last() {
 		m.phase = phaseSent
 	}
@@ -211,7 +281,11 @@ func (s *SES) returned(src *Source, next wire.NextHdr, b []byte) *Result {
 
 // ReadData places what came of a read by a PDC (S-RMA-17).
 func (s *SES) ReadData(pdc uint32, h *wire.RspData, data []byte) {
-	rd := s.reads[h.ReadMsgID]
+	rd := s.lastRead
+	if rd == nil || rd.m.hdr.MsgID != h.ReadMsgID {
+		rd = s.reads[h.ReadMsgID]
+		s.lastRead = rd
+	}
 	if rd == nil || rd.pdc != pdc || rd.m.cause != OK {
 		s.Stats.RspForeign++ // of a read that has ended
 		return
@@ -237,6 +311,7 @@ func (s *SES) ReadData(pdc uint32, h *wire.RspData, data []byte) {
 		m.scatter(h.MsgOff, data[:n])
 	}
 	rd.got += n
+	rd.came(n)
 	rd.edges += s.span(h.MsgOff, n)
 	switch {
 	case rd.got != rd.length():
@@ -325,6 +400,14 @@ func (s *SES) sweepReads() {
 			s.stop(m, TimedOut, 0)
 		}
 	})
+	first := len(s.owing)
+	for pdc, f := range s.asking {
+		if f.held { // by one of those, or by one that the application gave up
+			f.held = false
+			s.owing = append(s.owing, pdc)
+		}
+	}
+	slices.Sort(s.owing[first:])
 }
 
 // eachRead calls f for each read that has begun and waits for data.

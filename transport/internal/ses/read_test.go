@@ -2,6 +2,7 @@ package ses
 
 import (
 	"testing"
+	"time"
 
 	"github.com/uetkit/uetkit/transport/internal/piece"
 	"github.com/uetkit/uetkit/transport/wire"
@@ -69,6 +70,73 @@ func TestReadWaitsForItsAnswers(t *testing.T) {
 	g.Answered(h, nil)
 	if e := g.Event(); e == nil || e.Cause != OK {
 		t.Fatalf("%+v", e)
+	}
+}
+
+// askAll hands out every piece of 1,000 bytes that a read may ask for now, and returns how many.
+func (g *rig) askAll(h Handle) (n int) {
+	for p, ok := g.Peek(h, 1000); ok; p, ok = g.Peek(h, 1000) {
+		g.AppendPiece(nil, p)
+		g.Answered(h, nil)
+		n++
+	}
+	return n
+}
+
+// The reads on a PDC ask together for no more than a target remembers: it refuses the rest, and each
+// request that was refused is sent again. They go on when something comes, and when one ends.
+func TestReadsAskTogether(t *testing.T) {
+	g := newRig(t)
+	const each = 1000 // parts of a read
+	var reads []Handle
+	var first *wire.RspData
+	for range 6 {
+		h, d := g.asking(each*1000, 1)
+		reads = append(reads, h)
+		if first == nil {
+			first = d
+		}
+	}
+	asked := len(reads)
+	for _, h := range reads {
+		asked += g.askAll(h)
+	}
+	if asked != maxAsked || maxAsked >= maxReturns {
+		t.Fatalf("%d parts asked for, want %d; a target remembers %d", asked, maxAsked, maxReturns)
+	}
+	last := reads[len(reads)-1]
+	for off := range 3 {
+		g.came(first, off*1000, 1000)
+	}
+	if n := g.askAll(reads[4]) + g.askAll(last); n != 3 {
+		t.Errorf("3 parts came, and %d more are asked for", n)
+	}
+	first.RC = wire.RCBadMKey // the region is gone
+	g.came(first, 3000, 0)
+	if e := g.Event(); e == nil || e.Cause != Rejected {
+		t.Fatalf("%+v", e)
+	}
+	if n := g.askAll(reads[4]) + g.askAll(last); n != each-3 {
+		t.Errorf("a read ended of which %d parts had not come, and %d more are asked for", each-3, n)
+	}
+	h, _ := g.Send(0, &Op{Kind: EvRead, Peer: 1, Buf: make([]byte, 5000), Key: 5}, 5000)
+	if g.On(h, 8); g.askAll(h) != 5 {
+		t.Error("a read by another PDC waits as well")
+	}
+}
+
+// A read that waits for others on its PDC is looked at again though they end without an answer.
+func TestReadsAskAgain(t *testing.T) {
+	g := newRig(t, func(c *Config) { c.ReadWindow, c.IdleTimeout = 1<<30, 8*time.Second })
+	a, _ := g.asking((maxAsked+1)*1000, 1)
+	if n := g.askAll(a); n != maxAsked-1 {
+		t.Fatal(n)
+	}
+	for now := time.Second; now < 8*time.Second && !g.OwesReturns(); now += time.Second {
+		g.Advance(now)
+	}
+	if pdc, ok := g.Owing(); !ok || pdc != 7 {
+		t.Errorf("PDC %d %v", pdc, ok)
 	}
 }
 

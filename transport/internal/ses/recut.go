@@ -182,7 +182,7 @@ func (s *SES) RecutReturn(p piece.Piece, rsp *wire.Rsp) bool {
 	if rsp == nil || rsp.Opcode != wire.RspResponse || rsp.RC == wire.RCOK || rsp.RC == wire.RCNull || sv.gone {
 		return false
 	}
-	q := s.returns[sv.pdc]
+	q := s.returning(sv.pdc)
 	sv.open--
 	sv.queued++
 	q.add(ret{serve: i, off: p.Off, len: p.Len, cut: true})

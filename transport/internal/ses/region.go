@@ -121,6 +121,7 @@ func (s *SES) Register(cfg RegionConfig) (*Region, error) {
 		s.byKey = map[uint64]*Region{}
 	}
 	g.other, s.byKey[g.Key] = s.byKey[g.Key], g
+	s.looked = look{}
 	g.place = len(s.all)
 	s.all = append(s.all, g)
 	return g, nil
@@ -160,6 +161,7 @@ func (s *SES) Deregister(g *Region) {
 	s.all[len(s.all)-1] = nil
 	s.all = s.all[:len(s.all)-1]
 	g.serial, g.parts, g.starts, g.other = 0, nil, nil, nil
+	s.looked = look{}
 }
 
 // Regions is the number of regions.
@@ -203,11 +205,21 @@ func (s *SES) region(r *wire.ReqStd, want Access) (*Region, wire.RC) {
 
 // lookRegion finds the region that a key names for an endpoint, nil if there is none.
 func (s *SES) lookRegion(key uint64, ep EndpointID) *Region {
+	if l := &s.looked; l.region != nil && l.region.Key == key && l.ep == ep {
+		return l.region
+	}
 	g := s.byKey[key]
 	for g != nil && g.Endpoint != AllEndpoints && g.Endpoint != ep {
 		g = g.other
 	}
+	s.looked = look{g, ep}
 	return g
+}
+
+// A look is what lookRegion found last.
+type look struct {
+	region *Region // nil: none, or regions have changed since
+	ep     EndpointID
 }
 
 // holds reports whether the n bytes at an address are in the region. No bytes are in it also at

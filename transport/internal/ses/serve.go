@@ -54,17 +54,18 @@ type ret struct {
 type returns struct {
 	q      []ret
 	head   int
-	bytes  int  // of all its parts
-	serves int  // reads being served on the PDC
-	listed bool // in SES.owing
+	bytes  int   // of all its parts
+	serves int   // reads being served on the PDC
+	last   int32 // the newest of them, or one that has ended
+	listed bool  // in SES.owing
 }
 
 // serving holds the reads of peers.
 type serving struct {
 	serves         table[serve]
 	serveOf        map[serveKey]int32
-	returns        map[uint32]*returns // by PDC
-	owing          []uint32            // PDCs with something to return since the last call of Owing
+	returns        []*returns // by PDC
+	owing          []uint32   // PDCs with something to return since the last call of Owing
 	numServes      int
 	unprovenServes int
 	fetched        int // bytes of old values that are kept
@@ -102,7 +103,7 @@ func (s *SES) serveRead(src *Source, r *wire.ReqStd) *Result {
 	if rc == wire.RCBadMKey && len(s.loans) != 0 {
 		g, rc = s.borrowed(src, r)
 	}
-	i, known := s.serveOf[serveKey{src.PDC, r.MsgID}]
+	i, known := s.served(src.PDC, r.MsgID)
 	known = known && !s.small
 	switch {
 	case rc != wire.RCNull:
@@ -172,12 +173,35 @@ func (sv *serve) differs(g *Region, r *wire.ReqStd, n uint64) bool {
 	return sv.base != g.Offset(r) || sv.length != r.ReqLen || sv.job != r.JobID || uint64(sv.asked)+n > uint64(sv.length)
 }
 
+// served finds the read that is served for a message. Mostly it is the last that began on its PDC.
+func (s *SES) served(pdc uint32, msg uint16) (i int32, known bool) {
+	if q := s.returning(pdc); q != nil && q.serves != 0 {
+		sv := s.serves.at(q.last)
+		if sv.msgID == msg && sv.pdc == pdc && sv.region != nil && !sv.gone && !sv.small {
+			return q.last, true
+		}
+		i, known = s.serveOf[serveKey{pdc, msg}]
+	}
+	return i, known
+}
+
+// returning is what is to be returned on a PDC, nil if nothing ever was.
+func (s *SES) returning(pdc uint32) *returns {
+	if int(pdc) < len(s.returns) {
+		return s.returns[pdc]
+	}
+	return nil
+}
+
 // returnsOn makes or finds what is to be returned on a PDC.
 func (s *SES) returnsOn(pdc uint32) *returns {
-	q := s.returns[pdc]
+	q := s.returning(pdc)
 	if q == nil {
-		if s.returns == nil {
-			s.returns, s.serveOf = make(map[uint32]*returns), make(map[serveKey]int32)
+		if s.serveOf == nil {
+			s.serveOf = make(map[serveKey]int32)
+		}
+		for int(pdc) >= len(s.returns) {
+			s.returns = append(s.returns, nil)
 		}
 		q = new(returns)
 		s.returns[pdc] = q
@@ -193,7 +217,7 @@ func (q *returns) add(r ret) {
 
 // ToReturn is how many parts of reads wait to be sent on a PDC, and their bytes.
 func (s *SES) ToReturn(pdc uint32) (parts, bytes int) {
-	q := s.returns[pdc]
+	q := s.returning(pdc)
 	if q == nil {
 		return 0, 0
 	}
@@ -221,7 +245,7 @@ func (s *SES) newServe(src *Source, r *wire.ReqStd, g *Region, q *returns) int32
 	i := s.serves.get()
 	*s.serves.at(i) = serve{region: g, base: g.Offset(r), pdc: src.PDC, peer: src.Peer, init: r.Initiator, ep: s.to.id, length: r.ReqLen, modified: r.ReqLen, job: r.JobID, user: u, msgID: r.MsgID, unproven: src.Unproven, small: s.small, psn: src.PSN}
 	if !s.small {
-		s.serveOf[serveKey{src.PDC, r.MsgID}] = i
+		q.last, s.serveOf[serveKey{src.PDC, r.MsgID}] = i, i
 	}
 	return i
 }
@@ -262,7 +286,7 @@ func (s *SES) Owing() (pdc uint32, ok bool) {
 	}
 	pdc = s.owing[n]
 	s.owing = s.owing[:n]
-	if q := s.returns[pdc]; q != nil {
+	if q := s.returning(pdc); q != nil {
 		q.listed = false
 	}
 	return pdc, true
@@ -270,14 +294,14 @@ func (s *SES) Owing() (pdc uint32, ok bool) {
 
 // Serving reports whether a read of a peer is being served on a PDC.
 func (s *SES) Serving(pdc uint32) bool {
-	q := s.returns[pdc]
+	q := s.returning(pdc)
 	return q != nil && q.serves != 0
 }
 
 // PeekReturn returns the piece that AppendReturn is to hand out next on a PDC, of at most mtu bytes.
 // It returns false if there is none.
 func (s *SES) PeekReturn(pdc uint32, mtu int) (piece.Piece, bool) {
-	q := s.returns[pdc]
+	q := s.returning(pdc)
 	if q == nil || q.head == len(q.q) {
 		return piece.Piece{}, false
 	}
@@ -302,7 +326,7 @@ func (s *SES) AppendReturn(b []byte, p piece.Piece) []byte {
 	if sv.open++; sv.region.loan != nil {
 		s.lentOut(sv.region.loan, p.Len)
 	}
-	q := s.returns[sv.pdc]
+	q := s.returning(sv.pdc)
 	r := &q.q[q.head]
 	q.bytes -= int(p.Len)
 	if r.off, r.len = r.off+p.Len, r.len-p.Len; r.len == 0 {
@@ -390,7 +414,7 @@ func (s *SES) endServe(i int32, sv *serve) {
 	if k, ok := s.serveOf[key]; ok && k == i {
 		delete(s.serveOf, key)
 	}
-	if q := s.returns[sv.pdc]; q != nil {
+	if q := s.returning(sv.pdc); q != nil {
 		q.serves--
 	}
 	pu := s.peers.at(sv.user)
@@ -428,7 +452,7 @@ func (s *SES) wasRead(ep EndpointID, g *Region, peer, initiator, n uint32) {
 // stopServe sends no more of a read.
 func (s *SES) stopServe(i int32, sv *serve) {
 	if sv.queued > 0 {
-		q := s.returns[sv.pdc]
+		q := s.returning(sv.pdc)
 		keep := q.q[:0]
 		for _, r := range q.q[q.head:] {
 			if r.serve != i {
@@ -448,7 +472,7 @@ func (s *SES) stopServe(i int32, sv *serve) {
 
 // unserve ends the reads that are served on a PDC that is gone. None of their pieces is outstanding.
 func (s *SES) unserve(pdc uint32) {
-	q := s.returns[pdc]
+	q := s.returning(pdc)
 	if q == nil {
 		return
 	}
@@ -458,7 +482,7 @@ func (s *SES) unserve(pdc uint32) {
 			s.stopServe(i, sv)
 		}
 	}
-	delete(s.returns, pdc)
+	s.returns[pdc] = nil
 }
 
 // sweepServes forgets the reads that ask for no more, without an end.

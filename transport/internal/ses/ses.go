@@ -234,8 +234,11 @@ type outgoing struct {
 	waitResult   int                             // sends that wait for a response after NO_RESPONSE
 	resources    map[uint32]map[genKey]*resource // those that refused something, by peer
 	numResources int
-	watched      []*resource             // all of them, and some that were forgotten
-	reads        map[uint16]*reading     // by message id: those that are queued on a PDC
+	watched      []*resource         // all of them, and some that were forgotten
+	reads        map[uint16]*reading // by message id: those that are queued on a PDC
+	lastRead     *reading            // of reads: that of the latest data, nil if it may have ended
+	asking       map[uint32]*asking  // by PDC
+	looked       look
 	idleReads    []*reading              // recycled
 	halts        map[stream]Cause        // streams of which a message failed, with Config.Halt
 	recuts       map[int32][]piece.Piece // by send.self: parts to be sent again, in the order in which they came back
@@ -376,8 +379,8 @@ func (s *SES) Idle() bool {
 func (s *SES) Config() Config { return s.cfg }
 
 // Advance does what is due at or before now: messages to be sent again become ready for Resend,
-// and messages that stopped in the middle end. It reports whether Resend or Unfenced may return
-// a send.
+// and messages that stopped in the middle end. It reports whether Resend, Unfenced or Owing may
+// return something.
 func (s *SES) Advance(now time.Duration) (some bool) {
 	s.now = now
 	if len(s.fresh)|len(s.stirred)|len(s.unasked) != 0 || s.nextRetry|s.relieveAt != 0 || s.starved {
@@ -386,7 +389,7 @@ func (s *SES) Advance(now time.Duration) (some bool) {
 	if now >= s.sweepAt {
 		s.sweep(now)
 	}
-	return len(s.ready)|len(s.unfenced) != 0
+	return len(s.ready)|len(s.unfenced)|len(s.owing) != 0
 }
 
 // sweep ends what stopped in the middle, unless the first sweep is yet to be planned.
