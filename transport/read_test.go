@@ -42,6 +42,29 @@ func TestReadSizes(t *testing.T) {
 	}
 }
 
+// The ACK with the data of a short read leaves before the turn of the target ends: nothing will keep
+// it company. That of a message waits for an answer of the application.
+func TestDataInAnAckLeavesAtOnce(t *testing.T) {
+	p := newPipe(t, nil)
+	src, dst := pattern(8, 1), make([]byte, 8)
+	readable(t, p.b, 5, src)
+	p.post(p.b, Op{Kind: OpTRecv, Buf: make([]byte, 8), Tag: 1})
+	p.post(p.a, Op{Kind: OpTSend, Peer: p.toB, RI: 15, Buf: dst, Tag: 1, Context: "m"})
+	p.exchange() // so the PDC is there
+	p.events(p.a)
+	p.events(p.b)
+	p.post(p.b, Op{Kind: OpTRecv, Buf: make([]byte, 8), Tag: 1})
+	p.post(p.a, Op{Kind: OpTSend, Peer: p.toB, RI: 15, Buf: dst, Tag: 1, Context: "m"})
+	p.turn()
+	p.want(p.a)
+	p.post(p.a, Op{Kind: OpRead, Peer: p.toB, RI: 15, Buf: dst, Key: 5, Context: "r"})
+	p.turn()
+	p.want(p.a, "r ok", "m ok")
+	if !bytes.Equal(src, dst) {
+		t.Error("bytes differ")
+	}
+}
+
 func TestReadManyInFlight(t *testing.T) {
 	// Many reads, short and long, scattered and whole, while messages go both ways.
 	p := newPipe(t, nil)
