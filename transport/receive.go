@@ -601,7 +601,7 @@ func (f *FEP) releaseOne(now time.Duration, p *pds.PDC) bool {
 	owes := p.Accept(now, &m, &res.Rsp, res.Gtd)
 	if res.Rsp.Opcode == wire.RspWithData {
 		p.AddData(m.PSN, res.Data, res.Small)
-		f.todo.flush = true // who asked waits for the data: the ACK does not wait for company
+		f.todo.flush = true // as in execute
 	}
 	if owes {
 		f.oweAck(p)
