@@ -1,8 +1,6 @@
 package ses
 
 import (
-	"slices"
-
 	"github.com/uetkit/uetkit/transport/internal/amo"
 	"github.com/uetkit/uetkit/transport/internal/piece"
 	"github.com/uetkit/uetkit/transport/wire"
@@ -32,7 +30,7 @@ type reading struct {
 type asking struct {
 	due   int  // bytes that did not come
 	reads int  // that have it
-	held  bool // a read may ask for no more before something comes, or another read ends
+	held  bool // in SES.held: a read may ask for no more before something comes, or another read ends
 }
 
 // maxAsked is how many parts the reads on a PDC may have asked for that did not come. It is half of
@@ -177,7 +175,10 @@ func (s *SES) peekAsk(h Handle, m *send, mtu uint32) (piece.Piece, bool) {
 		return piece.Piece{}, false
 	}
 	if rd.flow != nil && rd.flow.due+int(n) > maxAsked*int(rd.step) {
-		rd.flow.held = true
+		if !rd.flow.held {
+			rd.flow.held = true
+			s.held = append(s.held, rd.pdc)
+		}
 		return piece.Piece{}, false
 	}
 	p := piece.Piece{Msg: uint32(h), Off: m.next, Kind: piece.Ask}
@@ -400,14 +401,13 @@ func (s *SES) sweepReads() {
 			s.stop(m, TimedOut, 0)
 		}
 	})
-	first := len(s.owing)
-	for pdc, f := range s.asking {
-		if f.held { // by one of those, or by one that the application gave up
+	for _, pdc := range s.held { // by one of those, or by one that the application gave up
+		if f := s.asking[pdc]; f != nil {
 			f.held = false
-			s.owing = append(s.owing, pdc)
 		}
+		s.owing = append(s.owing, pdc)
 	}
-	slices.Sort(s.owing[first:])
+	s.held = s.held[:0]
 }
 
 // eachRead calls f for each read that has begun and waits for data.
