@@ -132,6 +132,7 @@ func (f *FEP) Open(cfg EndpointConfig) (EndpointID, error) {
 func (f *FEP) CloseEndpoint(now time.Duration, id EndpointID) {
 	f.now = now
 	f.ses.CloseEndpoint(id)
+	f.queueReturns() // operations that it kept are refused
 	for i := range f.lanes {
 		f.purge(&f.lanes[i])
 	}
@@ -332,6 +333,9 @@ func (f *FEP) Advance(now time.Duration) {
 		}
 		f.unfence(now)
 		f.queueReturns()
+	}
+	if f.ses.OwesReturns() {
+		f.queueReturns() // a message that waited for room for its Event
 	}
 	if f.ses.Halted {
 		f.ses.Halt()

@@ -18,6 +18,7 @@ func (f *FEP) Leave(now time.Duration) {
 	f.now = now
 	f.unusual, f.barred = true, true
 	f.ses.Leave()
+	f.queueReturns()
 	f.pds.Leave(now)
 	f.heed()
 	f.AckAll(now)

@@ -27,7 +27,7 @@ const (
 
 // again reports whether a refused message is to be sent once more.
 func (s *SES) again(m *send) bool {
-	if m.read != nil || m.kind == evNotice || s.closed || m.ep.closed && !m.told || s.cfg.RNRTimeout < 0 || m.told && !m.copied {
+	if m.read != nil && m.hdr.Opcode != wire.OpTSendFetchAtomic || m.kind == evNotice || s.closed || m.ep.closed && !m.told || s.cfg.RNRTimeout < 0 || m.told && !m.copied {
 		return false
 	}
 	switch m.rc {

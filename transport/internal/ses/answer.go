@@ -58,7 +58,7 @@ func (s *SES) result(m *send, rsp *wire.Rsp) {
 	if rsp.List > wire.ListOverflow {
 		s.Stats.RspUnknown++
 	}
-	if m.commit == commitAsked && rsp.List == wire.ListOverflow && rsp.ModLen == 0 {
+	if rsp.List == wire.ListOverflow && rsp.ModLen == 0 && (m.commit == commitAsked || m.hdr.Opcode == wire.OpTSendFetchAtomic) {
 		m.read.promised = true
 	}
 	switch rsp.Opcode {

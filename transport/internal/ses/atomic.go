@@ -26,6 +26,9 @@ type AMO struct {
 	// Result gets the old values if the operation fetches. It is as long as the operands.
 	Result []byte
 	Bytes  int
+	// Tagged aims it at a tagged receive of the peer: Op.Tag is the tag, and Op.RemoteAddr the offset in
+	// the buffer of the receive that matches.
+	Tagged bool
 }
 
 // length is the length of what an atomic operation sends behind the header.
@@ -56,12 +59,19 @@ func (s *SES) arm(m *send, op *Op) (wire.Opcode, uint64) {
 		m.buf = append(ext.Append(b), op.Buf...)
 		amo.Swap(m.buf[wire.AtomicLen:], a.Type)
 	}
-	if op.Kind != EvFetch {
-		return wire.OpAtomic, op.Key
+	if op.Kind == EvFetch {
+		s.readInto(m, a.Result)
+		m.read.fetched = a.Type
 	}
-	s.readInto(m, a.Result)
-	m.read.fetched = a.Type
-	return wire.OpFetchAtomic, op.Key
+	switch {
+	case a.Tagged && op.Kind == EvFetch:
+		return wire.OpTSendFetchAtomic, op.Tag
+	case a.Tagged:
+		return wire.OpTSendAtomic, op.Tag
+	case op.Kind == EvFetch:
+		return wire.OpFetchAtomic, op.Key
+	}
+	return wire.OpAtomic, op.Key
 }
 
 // cswapOperands is the request_length of compare-and-swap: both slots (S-AMO-02).

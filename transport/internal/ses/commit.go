@@ -26,7 +26,7 @@ const maxCommits = 1 << 14
 
 // commits reports whether a send that was just accepted is to be durable at its target.
 func commits(op *Op) bool {
-	return op.Level == LevelCommit && (op.Kind == EvWrite || op.Kind == EvAtomic) && op.Bytes() != 0
+	return op.Level == LevelCommit && (op.Kind == EvWrite || op.Kind == EvAtomic && !op.AMO.Tagged) && op.Bytes() != 0
 }
 
 // askCommit makes a write that its target has executed the question that has it made durable.

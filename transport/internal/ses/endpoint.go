@@ -31,6 +31,10 @@ type EndpointConfig struct {
 	// Operations beyond it fail with ErrFull.
 	MaxSends int
 	MaxRecvs int
+	// Atomics is what tagged atomic operations of peers may do with the buffers of posted receives: as in
+	// a region, RemoteWrite and RemoteAtomic, and RemoteRead to fetch. Without RemoteAtomic they are
+	// answered UNSUPPORTED_OP.
+	Atomics Access
 	// Admit reports whether there is room for one Event in addition to those of the posted
 	// operations. It is called for each message for a multi-receive buffer; while it returns
 	// false, such messages wait as unexpected ones. nil always admits. It must not call the

@@ -23,7 +23,8 @@ func (s *SES) requestOther(next wire.NextHdr, b []byte, r *wire.ReqStd) *Result 
 		return s.bad(ReasonNextHdr)
 	}
 	switch r.Opcode {
-	case wire.OpNoOp, wire.OpMsgError, wire.OpDeferrableSend, wire.OpDeferrableTSend, wire.OpDeferrableRTR, wire.OpRendezvousSend, wire.OpRendezvousTSend:
+	case wire.OpNoOp, wire.OpMsgError, wire.OpDeferrableSend, wire.OpDeferrableTSend, wire.OpDeferrableRTR, wire.OpRendezvousSend, wire.OpRendezvousTSend,
+		wire.OpTSendAtomic, wire.OpTSendFetchAtomic:
 		return s.rejected(wire.RCUnsupportedOp) // standard header only
 	}
 	return s.request(r, b)

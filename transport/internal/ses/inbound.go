@@ -28,7 +28,7 @@ type inmsg struct {
 	pdc, peer, init   uint32
 	length, got       uint32        // bytes of the message, and bytes that arrived
 	edges             uint32        // sum of span over what arrived
-	end               uint64        // inDead: bytes that can come at most; inDeferred, inOffered: the restart token; or aPull + the place of its pull
+	end               uint64        // inDead: bytes that can come at most; inDeferred, inOffered: the restart token; or aPull + the place of its pull; of an atomic operation: its operands
 	base              uint64        // inBound: where it begins in the receive's memory; inWriting: the number of its region
 	began             time.Duration // when its first packet came
 	recv              int32         // inBound: its receive
@@ -38,6 +38,7 @@ type inmsg struct {
 	epoch             uint32        // sweep in which its last packet came
 	seen              progress
 	deadNext          int32 // inDead: the next younger dead message of the peer
+	serve             int32 // an operation that fetches: its place in SES.serves plus 1, else 0
 	msgID             uint16
 	ep                EndpointID
 	state             inState

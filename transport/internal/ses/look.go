@@ -114,7 +114,11 @@ func (s *SES) lookEvent(op *Op) *Event {
 // found makes the event of a receive with a Look that found a message.
 func (s *SES) found(op *Op, m *inmsg) {
 	e := s.events.add()
-	e.init(op.Endpoint, op.Kind, op.Context, op.Flags, nil, int(m.length), m.tag, PeerID(m.peer), m.init)
+	n := int(m.length)
+	if m.opcode.HasAtomic() {
+		n = int(m.end)
+	}
+	e.init(op.Endpoint, op.Kind, op.Context, op.Flags, nil, n, m.tag, PeerID(m.peer), m.init)
 	e.data(m.hasData, m.data)
 }
 

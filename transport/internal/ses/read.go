@@ -21,7 +21,7 @@ type reading struct {
 	got, edges uint32  // bytes that came, and the sum of span over them
 	epoch      uint32  // sweep in which something came last
 	commit     bool    // it asks for durability: one answer without bytes is to come
-	promised   bool    // then: the target has said so
+	promised   bool    // the target has said that the answer comes later: to commit, or when a receive matches
 	into       []byte  // where the old values go if it fetches
 	fetched    wire.AtomicType
 }
@@ -396,7 +396,8 @@ func (s *SES) sweepReads() {
 		return
 	}
 	s.eachRead(func(m *send) {
-		if m.open == 0 && s.expired(m.read.epoch) {
+		kept := m.read.promised && !m.read.commit // it waits for a receive, as long as its PDC lives
+		if m.open == 0 && s.expired(m.read.epoch) && !kept {
 			s.Stats.Expired++
 			s.stop(m, TimedOut, 0)
 		}

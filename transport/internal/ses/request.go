@@ -74,6 +74,8 @@ func (s *SES) request(r *wire.ReqStd, data []byte) *Result {
 		return s.rendezvousRequest(r, data)
 	case wire.OpAtomic, wire.OpFetchAtomic:
 		return s.atomic(&s.src, r, data)
+	case wire.OpTSendAtomic, wire.OpTSendFetchAtomic:
+		return s.taggedAtomic(r, data)
 	}
 	if isCommit(r, data) {
 		return s.commitRequest(&s.src, r)
@@ -144,6 +146,7 @@ func (s *SES) check(r *wire.ReqStd) wire.RC {
 	}
 	switch r.Opcode {
 	case wire.OpSend, wire.OpTaggedSend, wire.OpRead, wire.OpWrite, wire.OpNoOp, wire.OpMsgError, wire.OpAtomic, wire.OpFetchAtomic,
+		wire.OpTSendAtomic, wire.OpTSendFetchAtomic,
 		wire.OpDeferrableSend, wire.OpDeferrableTSend, wire.OpRendezvousSend, wire.OpRendezvousTSend:
 		return wire.RCNull
 	}

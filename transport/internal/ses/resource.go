@@ -54,7 +54,10 @@ type genKey struct {
 
 func (m *send) genKey() genKey {
 	space := m.kind
-	if space.RMA() {
+	switch {
+	case m.hdr.Opcode == wire.OpTSendAtomic || m.hdr.Opcode == wire.OpTSendFetchAtomic:
+		space = EvTSend
+	case space.RMA():
 		space = EvWrite
 	}
 	return genKey{m.peer, m.hdr.JobID, m.hdr.PIDonFEP, m.hdr.RI, space}

@@ -29,8 +29,9 @@ type serve struct {
 	msgID    uint16
 	gone     bool    // nothing more is to be sent
 	old      []byte  // of a fetching operation: what it returns
+	kept     int32   // the operation waits for a receive: its place in SES.in plus 1, else 0
 	commit   uint64  // of a commit: its number
-	pending  bool    // Committed has not told yet what became of it
+	pending  bool    // Committed has not told yet what became of it, or no receive has matched it
 	rc       wire.RC // then: what
 	unproven bool    // counted in SES.unprovenServes
 	small    bool    // its request has no message id: one packet answers the request with that PSN
@@ -68,7 +69,8 @@ type serving struct {
 	owing          []uint32   // PDCs with something to return since the last call of Owing
 	numServes      int
 	unprovenServes int
-	fetched        int // bytes of old values that are kept
+	fetched        int    // bytes of old values that are kept
+	buffers        Region // stands for the receives that fetching operations are for
 	commits        map[uint64]*commit
 	lastCommit     uint64
 }
@@ -353,7 +355,7 @@ func (s *SES) encodeReturn(b []byte, p piece.Piece) []byte {
 		h.List, h.RC, h.PayloadLen, h.ModLen = listVoid, wire.RCUncorTrnsnt, 0, 0
 		return append(h.Append(b), make([]byte, wire.ReqStdLen-wire.RspDataLen)...) // as long as any void packet
 	}
-	if sv.commit != 0 {
+	if sv.commit != 0 || sv.rc != wire.RCNull {
 		if h.RC = sv.rc; h.RC != wire.RCOK {
 			h.ModLen = 0
 		}
@@ -451,6 +453,9 @@ func (s *SES) wasRead(ep EndpointID, g *Region, peer, initiator, n uint32) {
 
 // stopServe sends no more of a read.
 func (s *SES) stopServe(i int32, sv *serve) {
+	if sv.kept != 0 {
+		s.dropKept(sv)
+	}
 	if sv.queued > 0 {
 		q := s.returning(sv.pdc)
 		keep := q.q[:0]

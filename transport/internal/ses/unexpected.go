@@ -138,6 +138,9 @@ func (s *SES) list(i int32, m *inmsg) {
 
 // uncharge removes a message from the lists and frees its room.
 func (s *SES) uncharge(i int32, m *inmsg) {
+	if m.serve != 0 {
+		s.giveOld(s.parted(m), wire.RCCancelled)
+	}
 	if m.block != noBlock {
 		s.store.put(m.block)
 		m.block = noBlock
@@ -270,6 +273,10 @@ func (s *SES) take(rv int32, r *recv, i int32) {
 	m := s.in.at(i)
 	if m.ordered {
 		s.inOrder(m.peer, r)
+	}
+	if m.opcode.HasAtomic() {
+		s.takeAtomic(r, i, m)
+		return
 	}
 	m.base = 0
 	if r.multi {
