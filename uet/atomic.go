@@ -32,8 +32,8 @@ type AtomicMsg struct {
 	Compare []byte // CompareAtomicMsg: the value to compare with
 	Result  []byte // gets the old values, if the operation fetches
 	Addr    fi.Addr
-	RMAAddr uint64 // the address of the first element in the region that has the key
-	Key     uint64
+	RMAAddr uint64 // the address of the first element in the region that has the key; with fi.Tagged the offset in the receive
+	Key     uint64 // with fi.Tagged the tag
 	Type    fi.Datatype
 	Op      fi.AtomicOp
 	Context any
@@ -119,6 +119,14 @@ func (p *posts) InjectAtomic(buf []byte, dest fi.Addr, addr, key uint64, t fi.Da
 }
 
 // AtomicMsg is Atomic with flags (fi_atomicmsg).
+//
+// With fi.Tagged the target is the buffer of a tagged receive that the peer has posted, instead of a region:
+// Key is the tag, and RMAAddr the offset of the first element in the buffer. It matches like a tagged message, and the
+// receive completes with it like with one: the length is that of the elements. The endpoint of the peer needs the
+// capabilities fi.Tagged and fi.Atomic. If no receive is posted, the operation waits at the peer for one. One that returns nothing
+// has then succeeded, like a message; one that fetches succeeds when a receive has matched it. Elements that are not in the buffer, or
+// not aligned there, change nothing: fi.EFAULT or fi.EINVAL here if the receive was posted or the operation fetches, and
+// fi.ETRUNC or fi.EIO at the receive, which they end.
 func (p *posts) AtomicMsg(m *AtomicMsg, flags fi.Flags) error {
 	return p.atomicMsg(transport.AMOBase, m, flags)
 }
@@ -159,7 +167,9 @@ func (p *posts) atomicMsg(f transport.AMOFamily, m *AtomicMsg, flags fi.Flags) e
 	switch {
 	case m == nil:
 		return fi.EINVAL
-	case flags&(fi.MatchComplete|fi.Tagged) != 0: // R-CMPL-12; R-AMO-12: tagged atomics are not offered
+	case flags&fi.MatchComplete != 0: // R-CMPL-12
+		return fi.EOPNOTSUPP
+	case flags&fi.Tagged != 0 && flags&fi.CommitComplete != 0: // R-CMPL-13: a receive is not durable
 		return fi.EOPNOTSUPP
 	}
 	return p.atomic(f, m, flags, byFlags)
@@ -176,7 +186,10 @@ func (p *posts) atomic(f transport.AMOFamily, m *AtomicMsg, flags fi.Flags, by c
 	}
 	size, n := m.Type.Size(), len(m.Buf)
 	op := transport.Op{Kind: transport.OpAtomic, Buf: m.Buf, RemoteAddr: m.RMAAddr, Key: m.Key, Context: m.Context, Data: m.Data, HasData: flags&fi.RemoteCQData != 0}
-	amo := &transport.AMO{Op: amoOps[m.Op], Type: amoTypes[m.Type]}
+	amo := &transport.AMO{Op: amoOps[m.Op], Type: amoTypes[m.Type], Tagged: flags&fi.Tagged != 0}
+	if amo.Tagged { // R-AMO-12
+		op.Key, op.Tag = 0, m.Key
+	}
 	if f != transport.AMOBase {
 		op.Kind, amo.Result = transport.OpFetch, m.Result
 	}
@@ -199,7 +212,7 @@ func (p *posts) atomic(f transport.AMOFamily, m *AtomicMsg, flags fi.Flags, by c
 	case byInject:
 		return p.send(&op, m.Addr, &p.tx.Load().inject)
 	}
-	pl, err := p.planDurable(flags, f == transport.AMOBase)
+	pl, err := p.planDurable(flags&^fi.Tagged, f == transport.AMOBase)
 	if err != nil {
 		return err
 	}

@@ -201,7 +201,7 @@ func TestAtomicRefusals(t *testing.T) {
 		{a.CompareAtomic(u64(1, 2), u64(1, 2), u64(0, 0), toB, 0, 42, fi.Uint64, fi.CSwap, nil), fi.EMSGSIZE},
 		{a.Atomic(one, fi.AddrUnspec, 0, 42, fi.Uint64, fi.Sum, nil), fi.EINVAL},
 		{a.AtomicMsg(nil, 0), fi.EINVAL},
-		{a.AtomicMsg(&AtomicMsg{Buf: one, Addr: toB, Type: fi.Uint64, Op: fi.Sum}, fi.Tagged), fi.EOPNOTSUPP},
+		{a.AtomicMsg(&AtomicMsg{Buf: one, Addr: toB, Type: fi.Uint64, Op: fi.Sum}, fi.Tagged), fi.EOPNOTSUPP}, // the endpoint has no tagged messages
 		{a.AtomicMsg(&AtomicMsg{Buf: one, Addr: toB, Type: fi.Uint64, Op: fi.Sum}, fi.MatchComplete), fi.EOPNOTSUPP},
 		{a.AtomicMsg(&AtomicMsg{Buf: one, Addr: toB, Type: fi.Uint64, Op: fi.Sum}, fi.Peek), fi.EBADFLAGS},
 	} {

@@ -391,6 +391,7 @@ func (ep *Endpoint) enable() error {
 	ep.tx.Store(tx)
 	ep.managed = ep.info.Domain.ResourceMgmt != fi.RMDisabled
 	asked, inject := ep.info, ep.opts.maxInject
+	ep.allow(caps)
 	if err := ep.open(); err != nil {
 		return err
 	}
@@ -452,13 +453,9 @@ func (ep *Endpoint) bound() (fi.Caps, error) {
 	return caps, nil
 }
 
-// fix sets the fields that follow from the capabilities. They do not change afterwards.
-func (ep *Endpoint) fix(caps fi.Caps) {
-	ep.ordered = ep.info.Tx.MsgOrder&sendOrder != 0
-	ep.orderedRMA = ep.info.Tx.MsgOrder&(rmaOrder|atomicOrder) != 0
-	ep.source = caps&(fi.Source|fi.SourceErr) != 0
-	ep.sourceErr = caps&fi.SourceErr != 0
-	// Posting needs the capability and the modifier of its direction.
+// allow sets what the capabilities allow. Posting needs the capability and the modifier of its direction.
+func (ep *Endpoint) allow(caps fi.Caps) {
+	ep.txCaps, ep.rxCaps, ep.rmaCaps = 0, 0, 0
 	if caps&fi.Send != 0 {
 		ep.txCaps = caps & (fi.Msg | fi.Tagged)
 	}
@@ -469,6 +466,14 @@ func (ep *Endpoint) fix(caps fi.Caps) {
 	if caps&fi.Recv != 0 {
 		ep.rxCaps = caps & (fi.Msg | fi.Tagged | fi.DirectedRecv | fi.TaggedDirectedRecv | fi.MultiRecv | fi.TaggedMultiRecv)
 	}
+}
+
+// fix sets the fields that follow from the capabilities. They do not change afterwards.
+func (ep *Endpoint) fix(caps fi.Caps) {
+	ep.ordered = ep.info.Tx.MsgOrder&sendOrder != 0
+	ep.orderedRMA = ep.info.Tx.MsgOrder&(rmaOrder|atomicOrder) != 0
+	ep.source = caps&(fi.Source|fi.SourceErr) != 0
+	ep.sourceErr = caps&fi.SourceErr != 0
 	ep.exact = caps&fi.ExactDirectedRecv != 0
 	ep.visible = ep.txCaps&fi.Fence != 0
 	ep.short = ep.shortWays()
@@ -608,6 +613,7 @@ func (ep *Endpoint) engine(conn *udp.Conn, id wire.Addr, dscp uint8) transport.C
 	tc.JobID = ep.job()
 	tc.PIDonFEP, tc.RI, tc.Initiator = id.PIDonFEP, id.RI, id.Initiator
 	tc.MaxSends, tc.MaxRecvs = orDefault(ep.info.Tx.Size, defaultTxSize), orDefault(ep.info.Rx.Size, defaultRxSize)
+	tc.Atomics = ep.atomics()
 	tc.DSCP = dscp
 	if ep.rxq.cq != nil && ep.managed {
 		tc.Admit = ep.rxq.q.Admit
@@ -618,6 +624,21 @@ func (ep *Endpoint) engine(conn *udp.Conn, id wire.Addr, dscp uint8) transport.C
 	tc.RecvWindow = conn.Info().RecvBuf.Usable(full)
 	tc.RecvCost = func(size int) int { return udp.Cost(size, full) }
 	return tc
+}
+
+// atomics is what peers may do by tagged atomic operations with the buffers of receives.
+func (ep *Endpoint) atomics() (a transport.Access) {
+	if ep.rxCaps&fi.Tagged == 0 || ep.rmaCaps&fi.Atomic == 0 {
+		return 0
+	}
+	a = transport.RemoteAtomic
+	if ep.rmaCaps&fi.RemoteWrite != 0 {
+		a |= transport.RemoteWrite
+	}
+	if ep.rmaCaps&fi.RemoteRead != 0 {
+		a |= transport.RemoteRead
+	}
+	return a
 }
 
 // dscp returns the code point of the endpoint's traffic class, or else of the domain's

@@ -525,6 +525,9 @@ func (p *posts) send(op *transport.Op, dest fi.Addr, pl *plan) error {
 		need, kind, ordered, inject = fi.RMA|fi.Read, 2, ep.orderedRMA, false // the buffer is needed to the end
 		op.Idempotent = ep.info.Config.RUDI && op.Key&IdempotentKey != 0
 	}
+	if op.AMO != nil && op.AMO.Tagged { // it matches in the order of messages
+		need, ordered = need|fi.Tagged, ordered || ep.ordered
+	}
 	if ep.txCaps&need != need {
 		return ep.refused(errNoCap) // R-MSG-19
 	}
