@@ -62,6 +62,10 @@ var traceWords = map[string]func(c *Config, v string) error{
 	"no_crc":           traceFlag(func(c *Config) *bool { return &c.NoCRC }),
 	"one_rtt":          traceFlag(func(c *Config) *bool { return &c.OneRTT }),
 	"clear_start":      traceFlag(func(c *Config) *bool { return &c.AcceptClearStart }),
+	"atomics": func(c *Config, v string) error {
+		c.Atomics = RemoteRead | RemoteWrite | RemoteAtomic
+		return nil
+	},
 	"unexpected_share": func(c *Config, v string) (err error) {
 		c.UnexpectedShare, err = strconv.ParseFloat(v, 64)
 		return err
@@ -145,6 +149,8 @@ type tracePost struct {
 	silent       bool
 	multi        int // MinFree + 1
 	look         string
+	add, fetch   bool   // it adds its bytes to a receive with the tag
+	at           uint64 // the offset in it
 	ri           uint16
 	pid          uint16
 	job          uint32
@@ -171,6 +177,13 @@ func (n *traceFEP) post(now time.Duration, p *tracePost) error {
 	}
 	if p.tagged {
 		op.Kind++
+	}
+	if p.add {
+		op.Kind, op.RemoteAddr = OpAtomic, p.at
+		op.AMO = &AMO{Op: wire.AtomicSum, Type: wire.Uint8, Tagged: true}
+		if p.fetch {
+			op.Kind, op.AMO.Result = OpFetch, make([]byte, len(p.buf))
+		}
 	}
 	if p.multi > 0 {
 		op.Multi, op.MinFree = true, p.multi-1

@@ -538,6 +538,10 @@ func (tr *trace) post(n *traceNode, args []string, recv bool) error {
 			p.multi = int(num(31)) + 1
 		case "look":
 			p.look = v
+		case "add", "fetch":
+			p.add, p.fetch = true, name == "fetch"
+		case "at":
+			p.at = num(64)
 		case "ri":
 			p.ri = uint16(num(12))
 		case "pid":

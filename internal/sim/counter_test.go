@@ -13,7 +13,14 @@ import (
 // S-AMO-05: 64 hosts add to one counter with 20 % loss, and half of them are killed in the middle. The
 // counter is the number of additions that succeeded, and at most those whose effect is unknown more;
 // each old value was fetched once. The checkers of simtest say so.
-func TestCounterOf64Clients(t *testing.T) {
+func TestCounterOf64Clients(t *testing.T) { count(t, 0) }
+
+// S-AMO-05, S-AMO-10: the same by operations on a receive, which the host posts again when it has ended, so that
+// some additions wait for one.
+func TestReceivesOf64Clients(t *testing.T) { count(t, 1) }
+
+func count(t *testing.T, tallies int) {
+	t.Helper()
 	clients, each := 64, 40
 	if raceEnabled || testing.Short() {
 		clients, each = 16, 20
@@ -23,7 +30,7 @@ func TestCounterOf64Clients(t *testing.T) {
 		for i := range spec.Hosts {
 			spec.Hosts[i].Backlog = true
 		}
-		spec.Hosts[0].Counters = true
+		spec.Hosts[0].Counters, spec.Hosts[0].Tallies = true, tallies
 		w := simtest.NewWorld(t, spec)
 		for round := range each {
 			for i, h := range w.Hosts[1:] {
@@ -32,7 +39,7 @@ func TestCounterOf64Clients(t *testing.T) {
 					if (round+i)%3 == 0 {
 						kind = transport.OpAtomic
 					}
-					h.Post(simtest.OpSpec{Kind: kind, Peer: 0, Len: 8, Ordered: i%4 == 0})
+					h.Post(simtest.OpSpec{Kind: kind, Peer: 0, Len: 8, Ordered: i%4 == 0, Tally: tallies > 0})
 				}
 			}
 			w.Run(200 * us)
@@ -49,6 +56,12 @@ func TestCounterOf64Clients(t *testing.T) {
 			done += n
 		}
 		t.Logf("seed %d: %d additions succeeded", spec.Seed, done)
+		if tallies > 0 && w.Hosts[0].Tallied < done {
+			t.Errorf("seed %d: %d receives have ended", spec.Seed, w.Hosts[0].Tallied)
+		}
+		if kept := w.Hosts[0].FEP.Stats().Unexpected; tallies > 0 && kept < 20 {
+			t.Errorf("seed %d: only %d additions waited for a receive", spec.Seed, kept)
+		}
 		if done < clients*each/4 {
 			t.Errorf("seed %d: only %d additions succeeded", spec.Seed, done)
 		}

@@ -56,7 +56,7 @@ func TestSwarm(t *testing.T) {
 	n = len(list)
 	start := time.Now()
 	var next atomic.Int64
-	var bad, packets, trimmed, lagged, lagging, eighth, voided, needless, ops, bytes atomic.Int64
+	var bad, packets, trimmed, lagged, lagging, eighth, voided, needless, tallied, ops, bytes atomic.Int64
 	var mu sync.Mutex
 	var slowest time.Duration
 	var slow simtest.Variant
@@ -96,6 +96,7 @@ func TestSwarm(t *testing.T) {
 				if res.LagRow >= 7 {
 					eighth.Add(1)
 				}
+				tallied.Add(int64(res.Tallied))
 				ops.Add(int64(res.Ops))
 				bytes.Add(int64(res.Bytes))
 				if res.Err == nil && v.Seed%20 == 0 {
@@ -122,6 +123,10 @@ func TestSwarm(t *testing.T) {
 	t.Logf("packets were too long for a path in %d seeds, and taken for too long in %d others", voided.Load(), needless.Load())
 	if most := 1 + int64(n)/500; needless.Load() > most {
 		t.Errorf("without a hole packets were taken for too long in %d seeds, want at most %d (F7)", needless.Load(), most)
+	}
+	t.Logf("atomic operations ended %d receives", tallied.Load())
+	if n >= 200 && tallied.Load() == 0 {
+		t.Error("in no seed did an atomic operation end a receive")
 	}
 	if n >= 200 && voided.Load() == 0 {
 		t.Error("in no seed was a packet too long for a path (F7)")

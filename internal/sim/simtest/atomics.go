@@ -2,6 +2,8 @@ package simtest
 
 import (
 	"encoding/binary"
+	"errors"
+	"fmt"
 	"math/rand/v2"
 	"time"
 
@@ -45,6 +47,59 @@ func (h *Host) count(f *transport.FEP) {
 	h.register(f, transport.RegionConfig{Key: CountersKey, Buf: h.counters, Access: all})
 }
 
+// tallies is the context of the receives whose buffer is counters, too, tallyTag their tag.
+const (
+	tallies  = "tallies"
+	tallyTag = 0x7a11
+)
+
+// tallyName is the endpoint of these receives.
+func (h *Host) tallyName() transport.Identity {
+	id := h.spec.Config.Identity
+	id.JobID = max(id.JobID, 1) // the default
+	id.PIDonFEP ^= 0x800
+	return id
+}
+
+// tally opens that endpoint in a new life, and posts its receives.
+func (h *Host) tally(f *transport.FEP) {
+	if h.spec.Tallies == 0 {
+		return
+	}
+	id, err := f.Open(transport.EndpointConfig{Identity: h.tallyName(), Atomics: transport.RemoteRead | transport.RemoteWrite | transport.RemoteAtomic})
+	if err != nil {
+		panic(fmt.Sprintf("simtest: %v", err))
+	}
+	if h.tallies == nil {
+		h.tallies = make([]byte, 8*numCounters)
+	}
+	for range h.spec.Tallies {
+		h.postTally(f, id)
+	}
+}
+
+func (h *Host) postTally(f Endpoint, id transport.EndpointID) {
+	err := f.Post(h.w.Net.Now(), &transport.Op{Kind: transport.OpTRecv, Endpoint: id, Tag: tallyTag, Buf: h.tallies, Context: tallies})
+	if err != nil && !errors.Is(err, transport.ErrClosed) {
+		panic(fmt.Sprintf("simtest: %v", err))
+	}
+}
+
+// tallied checks the end of such a receive, and posts another one in its place.
+func (h *Host) tallied(e *transport.Event) {
+	h.w.Net.Note(uint64(e.Kind)<<32 | uint64(e.Cause)<<24 | uint64(e.Len))
+	switch {
+	case e.Cause == transport.Cancelled:
+		return
+	case e.Kind != transport.OpTRecv || e.Cause != transport.OK || e.Len != 8 || e.Tag != tallyTag || e.HasData:
+		h.w.Failf("%s: a receive of tallies ended so: %+v", h.Name(), e)
+		return
+	}
+	h.Tallied++
+	h.w.progress = h.w.Net.Now()
+	h.postTally(h.FEP, e.Endpoint)
+}
+
 // atomic reports whether the operation is an atomic one.
 func (s *OpSpec) atomic() bool { return s.Kind == transport.OpAtomic || s.Kind == transport.OpFetch }
 
@@ -58,7 +113,10 @@ func (o *Op) operate(op *transport.Op) {
 		do = *o.Word
 	}
 	op.Key, op.RemoteAddr = CountersKey, uint64(o.Addr)
-	op.AMO = &transport.AMO{Op: do.Op, Type: wire.Uint64}
+	op.AMO = &transport.AMO{Op: do.Op, Type: wire.Uint64, Tagged: o.Tally}
+	if o.Tally {
+		op.Key, op.Tag = 0, tallyTag
+	}
 	if do.Op == wire.AtomicRead {
 		op.Buf, op.AMO.Bytes = nil, 8
 	} else {
@@ -98,13 +156,18 @@ func (w *World) auditCounters() {
 	if w.spec.Forged {
 		return
 	}
-	type counter struct{ host, at int }
+	type counter struct {
+		host, at int
+		tally    bool
+	}
 	sure, maybe := map[counter]uint64{}, map[counter]uint64{}
 	fetched := map[counter]map[uint64]*Op{}
 	for _, o := range w.ops {
-		c := counter{o.Peer, o.Addr}
+		c := counter{o.Peer, o.Addr, o.Tally}
 		switch {
 		case !o.adds() || o.postSeq == 0:
+		case o.OK() && o.Tally && o.Kind == transport.OpAtomic && w.targetEnded(o):
+			maybe[c]++ // it waited for a receive when the target died
 		case o.OK():
 			sure[c]++
 			if o.Kind != transport.OpFetch {
@@ -122,10 +185,12 @@ func (w *World) auditCounters() {
 		}
 	}
 	for _, h := range w.Hosts {
-		for at := 0; at < min(len(h.counters), 8*numCounters); at += 8 {
-			c, v := counter{h.Index, at}, native.Uint64(h.counters[at:])
-			if v < sure[c] || v > sure[c]+maybe[c] && (w.spec.Secure == transport.SecureOneRTT || !h.everDied()) && !w.spec.SameRandom {
-				w.Failf("%s: counter %d is %d, but %d operations have succeeded and the effect of %d is unknown", h.Name(), at/8, v, sure[c], maybe[c])
+		for i, mem := range [][]byte{h.counters, h.tallies} {
+			for at := 0; at < min(len(mem), 8*numCounters); at += 8 {
+				c, v := counter{h.Index, at, i == 1}, native.Uint64(mem[at:])
+				if v < sure[c] || v > sure[c]+maybe[c] && (w.spec.Secure == transport.SecureOneRTT || !h.everDied()) && !w.spec.SameRandom {
+					w.Failf("%s: counter %d is %d, but %d operations have succeeded and the effect of %d is unknown", h.Name(), at/8, v, sure[c], maybe[c])
+				}
 			}
 		}
 	}
@@ -143,12 +208,18 @@ func (g *generator) adds(n int) {
 		sc.Spec.Hosts[i].Counters = true
 	}
 	rod := []float64{0, 0.2, 0.5, 1}[rng.IntN(4)]
+	tally := rand.New(rand.NewPCG(sc.Spec.Seed, 0x74616c6c))
+	tallies := max(0, tally.IntN(8)-3)
+	for i := range sc.Spec.Hosts {
+		sc.Spec.Hosts[i].Tallies = tallies
+	}
 	for range 1 + rng.IntN(80) {
 		from := rng.IntN(n)
 		s := OpSpec{Kind: transport.OpFetch, Peer: (from + 1 + rng.IntN(n-1)) % n, Ordered: rng.Float64() < rod, Len: 8, Addr: 8 * rng.IntN(numCounters)}
 		if rng.IntN(2) == 0 {
 			s.Kind = transport.OpAtomic
 		}
+		s.Tally = tallies > 0 && tally.IntN(2) == 0
 		at := time.Duration(float64(sc.Heal) * rng.Float64() * rng.Float64())
 		id := g.add(Step{At: at, Host: from, Kind: "post", Op: s})
 		if rng.IntN(20) == 0 {

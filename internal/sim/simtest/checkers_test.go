@@ -733,6 +733,14 @@ var plantedBugs = []planted{
 			clear(c)
 		}
 	})},
+	{bug: "an addition to a receive is lost", says: "operations have succeeded and the effect of", spec: tallying, play: adds(func(w *World, _ *transport.Event) {
+		if c := w.Hosts[1].tallies[8:]; native.Uint64(c) == 2 {
+			clear(c)
+		}
+	})},
+	{bug: "a receive ends with another length", says: "a receive of tallies ended so", spec: tallying, plant: at(0, func(w *World) {
+		lie(w.Hosts[1]).told = func(e transport.Event) []transport.Event { e.Len++; return []transport.Event{e} }
+	}), play: adds(func(*World, *transport.Event) {})},
 	{bug: "a cancelled read is told to succeed", says: "brings its bytes though it was cancelled", spec: readable, play: reads(func(w *World, _ *transport.Event) { w.Hosts[0].reads[0].cancel = true })},
 	{bug: "a receive fails though its sender lives", says: "receives ended in error", plant: at(10*ms, func(w *World) {
 		l := lie(w.Hosts[1])
@@ -958,6 +966,7 @@ func commits(change func(*World, *transport.Event)) func(*World) {
 }
 
 func counting(s *Spec) { s.Hosts[1].Counters = true }
+func tallying(s *Spec) { s.Hosts[1].Tallies = 1 }
 
 // adds plays two additions, whose events are changed.
 func adds(change func(*World, *transport.Event)) func(*World) {
@@ -967,7 +976,7 @@ func adds(change func(*World, *transport.Event)) func(*World) {
 			return []transport.Event{e}
 		}
 		for range 2 {
-			w.Hosts[0].Post(OpSpec{Kind: transport.OpFetch, Peer: 1, Addr: 8, Len: 8})
+			w.Hosts[0].Post(OpSpec{Kind: transport.OpFetch, Peer: 1, Addr: 8, Len: 8, Tally: w.Hosts[1].spec.Tallies > 0})
 			w.Run(ms)
 		}
 		w.Settle(5 * time.Second)

@@ -33,6 +33,9 @@ type HostSpec struct {
 	// BoardSize bytes (default 1 MiB).
 	Counters, Board bool
 	BoardSize       int
+	// Tallies gives it an endpoint with as many receives at a time whose one buffer is counters. Others add to
+	// them by operations on the receives.
+	Tallies int
 	// More are endpoints 1, 2, … of the FEP; that of Config is endpoint 0.
 	More  []transport.EndpointConfig
 	Paths int // default 1
@@ -64,8 +67,10 @@ type Host struct {
 	FEP   Endpoint // nil if the host is down
 	// TimesRead is how many reads of its memory the host was told of, in all lives.
 	TimesRead int
-	Config    transport.Config
-	Closed    bool
+	// Tallied is how many receives of HostSpec.Tallies have ended by an operation.
+	Tallied int
+	Config  transport.Config
+	Closed  bool
 
 	w        *World
 	spec     HostSpec
@@ -82,6 +87,7 @@ type Host struct {
 	reads    []*Op
 	memory   []byte // see expose
 	counters []byte // see count
+	tallies  []byte // see tally
 	board    []byte // see pin
 	disk     []byte // what of the board is durable
 	regions  []*transport.Region
@@ -169,6 +175,7 @@ func (h *Host) start() {
 	h.regions, h.kept = nil, [2][]byte{}
 	h.expose(f)
 	h.count(f)
+	h.tally(f)
 	h.pin(f)
 	f.Apart(h.Index&1 != 0) // so that both settings meet in every run
 	h.FEP, h.Config = f, f.Config()
@@ -661,6 +668,10 @@ func (h *Host) event(now time.Duration, e transport.Event) {
 	case transport.OpRemoteRead:
 		h.TimesRead++
 		w.note("%s: %d bytes of it were read", h.Name(), e.Len)
+		return
+	}
+	if e.Context == tallies {
+		h.tallied(&e)
 		return
 	}
 	o, ok := e.Context.(*Op)

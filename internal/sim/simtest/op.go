@@ -39,6 +39,8 @@ type OpSpec struct {
 	Key uint64
 	// Word, if not nil, is what an atomic operation does to the word at Addr; nil adds 1 to the counter.
 	Word *WordOp
+	// Tally adds through a receive of the peer.
+	Tally bool
 	// RUDI lets a read or a write go by RUDI.
 	RUDI bool
 	// WrongRI addresses an endpoint that does not exist.
@@ -261,6 +263,9 @@ func (o *Op) name() transport.Identity { return o.Host.endpoint(o.From) }
 // aim is the name of the endpoint that a send is for.
 func (o *Op) aim() transport.Identity {
 	to := o.Host.w.Hosts[o.Peer].endpoint(o.To)
+	if o.Tally {
+		to = o.Host.w.Hosts[o.Peer].tallyName()
+	}
 	if o.WrongRI {
 		to.RI ^= 0x7ff
 	}

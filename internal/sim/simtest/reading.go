@@ -87,6 +87,8 @@ const (
 	opRead       = 0x02
 	opAtomic     = 0x03
 	opFetch      = 0x04
+	opTAtomic    = 0x0d
+	opTFetch     = 0x0e
 	opRTR        = 0x0c // the target asks for a message that it has deferred
 	opEnd        = 0x80 // no opcode: no more follows of a message that was deferred
 	opSend       = 0x05
@@ -333,7 +335,7 @@ func (r *reading) String() string {
 				s.WriteString(" | READ")
 			case opWrite:
 				s.WriteString(" | WRITE")
-			case opAtomic, opFetch:
+			case opAtomic, opFetch, opTAtomic, opTFetch:
 				s.WriteString(" | ADD")
 			case opSend:
 				s.WriteString(" | SEND")
@@ -396,5 +398,9 @@ func (r *reading) String() string {
 
 // accesses reports whether it is a write or an atomic operation.
 func (r *reading) accesses() bool {
-	return r.opcode == opWrite || r.opcode == opAtomic || r.opcode == opFetch
+	switch r.opcode {
+	case opWrite, opAtomic, opFetch, opTAtomic, opTFetch:
+		return true
+	}
+	return false
 }

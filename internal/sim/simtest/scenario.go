@@ -834,6 +834,7 @@ type Result struct {
 	Lagged  int // messages that asked for no ACK
 	LagRow  int // the most of them in a row
 	Void    int // packets in place of others that a path does not carry (F7)
+	Tallied int // receives that an atomic operation has ended
 	Ops     int
 	Bytes   int // bytes of messages received
 	Virtual time.Duration
@@ -860,6 +861,9 @@ func Run(sc *Scenario, trace io.Writer) (res Result) {
 		if w != nil {
 			res.Hash, res.Packets, res.Ops, res.Virtual = w.Hash(), w.packets, len(w.ops), w.Net.Now()-sim.Start
 			res.Trimmed, res.Lagged, res.LagRow = w.cut, w.lagged, w.lagRow
+			for _, h := range w.Hosts {
+				res.Tallied += h.Tallied
+			}
 			res.Void = w.void
 		}
 		switch p := recover().(type) {
