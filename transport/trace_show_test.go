@@ -127,12 +127,22 @@ func (tr *trace) showReq(p *tracePkt, b []byte) string {
 		dest = "dpdcid=" + tr.id(p.to, h.DPDCID)
 	}
 	start := tr.starts[k]
+	if h.Flags&wire.FlagSYN == 0 {
+		start, _ = tr.startOf(p, h.SPDCID, h.DPDCID) // in the return direction the first packet may be this one
+	}
 	s += fmt.Sprintf(" psn=%d clear_psn=%d spdcid=%s %s", h.PSN.Sub(start), h.PSN.Add(int(h.ClearOff)).Sub(start), tr.id(p.from, h.SPDCID), dest)
 	return s + " | " + tr.showMsg(p, h.Next, b[n:])
 }
 
 // showMsg shows the SES header of a request and counts the data behind it.
 func (tr *trace) showMsg(p *tracePkt, next wire.NextHdr, b []byte) string {
+	if next == wire.NextRspData {
+		d, _, err := wire.ParseRspData(b)
+		if err != nil {
+			return err.Error()
+		}
+		return fmt.Sprintf("%v rc=%v msg_id=%s payload_len=%d mod_len=%d msg_off=%d", d.Opcode, d.RC, tr.msg(p.to, p.from, d.ReadMsgID), d.PayloadLen, d.ModLen, d.MsgOff)
+	}
 	if next != wire.NextReqStd {
 		return next.String()
 	}
@@ -141,8 +151,11 @@ func (tr *trace) showMsg(p *tracePkt, next wire.NextHdr, b []byte) string {
 		return err.Error()
 	}
 	s := fmt.Sprintf("%v %v msg_id=%s req_len=%d", h.Opcode, h.Flags, tr.msg(p.from, p.to, h.MsgID), h.ReqLen)
-	if h.Opcode == wire.OpTaggedSend {
+	if h.Opcode == wire.OpTaggedSend || h.Opcode == wire.OpTSendAtomic || h.Opcode == wire.OpTSendFetchAtomic {
 		s += fmt.Sprintf(" match=%#x", h.Match)
+	}
+	if h.Opcode.HasAtomic() {
+		s += fmt.Sprintf(" buf_off=%d", h.BufOff)
 	}
 	if h.Flags&wire.SESHD != 0 {
 		s += fmt.Sprintf(" hdr_data=%#x", h.HeaderData)
@@ -202,6 +215,13 @@ func (tr *trace) showAck(p *tracePkt, b []byte) string {
 	}
 	if h.Next == wire.NextNone {
 		return s
+	}
+	if h.Next == wire.NextRspData {
+		d, _, err := wire.ParseRspData(b[n:])
+		if err != nil {
+			return s + " | " + err.Error()
+		}
+		return s + fmt.Sprintf(" | %v rc=%v msg_id=%s payload_len=%d mod_len=%d", d.Opcode, d.RC, tr.msg(p.to, p.from, d.ReadMsgID), d.PayloadLen, d.ModLen)
 	}
 	r, _, err := wire.ParseRsp(b[n:])
 	if err != nil {
