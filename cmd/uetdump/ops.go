@@ -393,6 +393,9 @@ func (o *operation) accesses() bool {
 	return false
 }
 
+// placed reports whether the operation has an offset, in a region or a receive.
+func (o *operation) placed() bool { return o.accesses() || o.opcode.HasAtomic() }
+
 // operates reports whether a packet is of an operation.
 func (m *message) operates() bool { return m.std != nil || m.medium != nil || m.small != nil }
 
@@ -545,7 +548,7 @@ func (o *operation) text() string {
 	default:
 		fmt.Fprintf(&b, " match=%#x", o.where)
 	}
-	if o.accesses() {
+	if o.placed() {
 		fmt.Fprintf(&b, " off=%#x", o.offset)
 	}
 	fmt.Fprintf(&b, " len=%d", o.len)
@@ -700,7 +703,7 @@ func (o *operation) json(first time.Time) *jsonOp {
 	default:
 		j.Match = fmt.Sprintf("%#x", o.where)
 	}
-	if o.accesses() {
+	if o.placed() {
 		j.Offset = &o.offset
 	}
 	if o.has {
