@@ -287,7 +287,7 @@ func TestTaggedAtomicRefused(t *testing.T) {
 			}
 		}
 	}
-	// U-10: only with a standard header.
+	// S-AMO-10: only with a standard header.
 	g := newTagRig(t)
 	m := wire.ReqMedium{Opcode: wire.OpTSendAtomic, Flags: single | wire.SESREL, JobID: g.b.cfg.JobID, PIDonFEP: g.b.cfg.PIDonFEP, RI: g.b.cfg.RI, Match: 7, ReqLen: 8}
 	pkt := append(wire.Atomic{Op: wire.AtomicSum, Type: wire.Uint64}.Append(m.Append(nil)), wordsOf(1)...)
