@@ -67,7 +67,9 @@ func (s *SES) EachSend(fn func(v *SendView)) {
 				v.Stage = StageFenced
 			}
 		case phaseSent:
-			v.Stage = StageAnswers
+			if v.Stage = StageAnswers; m.meetsNone() {
+				v.Stage = StageResult
+			}
 		case phaseWait, phaseReady:
 			v.Stage, v.Taken = StageAgain, 0
 		case phaseResult, phaseDeferred:

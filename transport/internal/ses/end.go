@@ -1,10 +1,6 @@
 package ses
 
-import (
-	"time"
-
-	"github.com/uetkit/uetkit/transport/wire"
-)
+import "time"
 
 // CancelAll closes all endpoints: every operation ends with a Cancelled event, and unexpected
 // messages are dropped. Later requests are answered BAD_INDEX, later operations fail with
@@ -51,7 +47,7 @@ func (s *SES) Undelivered(now, patience time.Duration, taken bool, to func(peer 
 	for i := range s.sends.used {
 		m := s.sends.at(i)
 		switch {
-		case m.phase == phaseFree || m.phase == phaseResult || m.phase == phaseSent && m.hdr.Opcode == wire.OpTSendFetchAtomic && m.read.promised || taken && !m.copied && !m.silent:
+		case m.phase == phaseFree || m.phase == phaseResult || m.meetsNone() || taken && !m.copied && !m.silent:
 		case m.kind == evNotice:
 		case patience > 0 && (m.phase == phaseWait || m.phase == phaseDeferred || m.phase == phaseLent && m.loan.handed == 0) && m.notReady != 0 && now-m.notReady >= patience:
 		case to(m.peer):

@@ -26,15 +26,15 @@ type Identity struct {
 // the Identity.
 type EndpointConfig struct {
 	Identity
+	// Atomics is what tagged atomic operations of peers may do with the buffers of posted receives: as in
+	// a region, RemoteWrite and RemoteAtomic, and RemoteRead to fetch. Without RemoteAtomic they are
+	// answered UNSUPPORTED_OP.
+	Atomics Access
 	// MaxSends bounds the sends that have not ended (default 4096; 65,000 for all endpoints
 	// together, because of the 16-bit message id), MaxRecvs the receives (default 8192).
 	// Operations beyond it fail with ErrFull.
 	MaxSends int
 	MaxRecvs int
-	// Atomics is what tagged atomic operations of peers may do with the buffers of posted receives: as in
-	// a region, RemoteWrite and RemoteAtomic, and RemoteRead to fetch. Without RemoteAtomic they are
-	// answered UNSUPPORTED_OP.
-	Atomics Access
 	// Admit reports whether there is room for one Event in addition to those of the posted
 	// operations. It is called for each message for a multi-receive buffer; while it returns
 	// false, such messages wait as unexpected ones. nil always admits. It must not call the

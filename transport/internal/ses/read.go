@@ -396,8 +396,7 @@ func (s *SES) sweepReads() {
 		return
 	}
 	s.eachRead(func(m *send) {
-		kept := m.read.promised && !m.read.commit // it waits for a receive, as long as its PDC lives
-		if m.open == 0 && s.expired(m.read.epoch) && !kept {
+		if m.open == 0 && s.expired(m.read.epoch) && !m.meetsNone() {
 			s.Stats.Expired++
 			s.stop(m, TimedOut, 0)
 		}

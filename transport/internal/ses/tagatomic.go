@@ -60,6 +60,12 @@ func (s *SES) taggedAtomic(r *wire.ReqStd, data []byte) *Result {
 	return s.done(r.ReqLen)
 }
 
+// meetsNone reports whether m is an operation on a receive that its target keeps until a receive matches. It
+// waits as long as its PDC lives.
+func (m *send) meetsNone() bool {
+	return m.phase == phaseSent && m.hdr.Opcode == wire.OpTSendFetchAtomic && m.read.promised
+}
+
 // spans is how many bytes an operation with n bytes of operands has behind the header.
 func spans(a *wire.Atomic, n int) int {
 	switch {

@@ -157,6 +157,11 @@ func TestTaggedAtomicWaits(t *testing.T) {
 	if g.a.Undelivered(g.a.now, 0, true, func(uint32) bool { return true }) {
 		t.Error("Close would wait for it")
 	}
+	g.a.EachSend(func(v *SendView) {
+		if v.Stage != StageResult {
+			t.Errorf("stage %d", v.Stage)
+		}
+	})
 	g.post(Op{Tag: 7, Look: LookPeek, Context: "peek"})
 	g.want(got(g.b), "peek ok NULL len=8 over=0 tag=7")
 	mem := wordsOf(10, 20, 30, 40)
