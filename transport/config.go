@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/uetkit/uetkit/internal/tss"
+	"github.com/uetkit/uetkit/transport/internal/cms"
 	"github.com/uetkit/uetkit/transport/internal/pds"
 	"github.com/uetkit/uetkit/transport/internal/ses"
 	"github.com/uetkit/uetkit/transport/wire"
@@ -18,6 +19,16 @@ type (
 	EndpointConfig = ses.EndpointConfig // the part of Messages that each endpoint has
 	Identity       = ses.Identity       // the name of an endpoint
 	Packets        = pds.Limits         // of packet delivery
+	PathChoice     = cms.Choice         // among several paths
+)
+
+// The choices of path (docs/decisions/0059).
+const (
+	PathsMixed     = cms.Mixed     // by which packets arrived unmarked lately, and else as PathsBitmap
+	PathsBitmap    = cms.Bitmap    // all by turns, but for those that were marked or lost a packet
+	PathsList      = cms.List      // by which packets arrived unmarked lately, and else all by turns
+	PathsREPS      = cms.REPS      // each of the last eight unmarked arrivals once; while packets are lost only those
+	PathsOblivious = cms.Oblivious // all by turns
 )
 
 // Config describes one FEP. New replaces zero fields by their defaults and refuses
@@ -29,6 +40,8 @@ type Config struct {
 	// Paths are the local UDP ports, the main port first; nil means the main port alone. An
 	// entropy value is an index into Paths.
 	Paths []uint16
+	// PathChoice says how packets that need no order choose among Paths (default PathsMixed).
+	PathChoice PathChoice
 
 	// Messages is how messages are kept and matched, and the first endpoint: its name
 	// (default JobID 1, PIDonFEP 0, RI 15, Initiator 16; UE 2, R-ADDR-05) and its bounds.
@@ -253,6 +266,8 @@ func (c *Config) check() error {
 		return bad("Trimming needs the CRC, which tells a whole packet from one that was cut; NoCRC", c.NoCRC)
 	case c.Congestion > NSCCAndRCCC:
 		return bad("Congestion must be NSCC, RCCC or both", c.Congestion)
+	case c.PathChoice > PathsOblivious:
+		return bad("PathChoice is none", c.PathChoice)
 	case c.LineRate < 0:
 		return bad("LineRate is negative", c.LineRate)
 	case c.BaseRTT < 0:

@@ -286,7 +286,7 @@ func (f *FEP) learnPath(p *pds.PDC, path uint8, news pds.PathNews) {
 	}
 	switch news {
 	case pds.PathGood:
-		c.OnGood(int(path))
+		c.OnGood(f.now, int(path))
 	case pds.PathMarked:
 		c.OnMarked(f.now, int(path), rtt)
 	case pds.PathLost:

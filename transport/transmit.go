@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/uetkit/uetkit/internal/dgram"
+	"github.com/uetkit/uetkit/transport/internal/cms"
 	"github.com/uetkit/uetkit/transport/internal/pds"
 	"github.com/uetkit/uetkit/transport/internal/piece"
 	"github.com/uetkit/uetkit/transport/internal/ses"
@@ -625,8 +626,8 @@ func (f *FEP) ctlPath(now time.Duration, pdc *pds.PDC) int {
 // choosePaths gives a peer its choice of paths.
 func (f *FEP) choosePaths(p *peer) {
 	p.paths = new(paths)
-	p.paths.spray.Init(len(f.cfg.Paths), false, f.rng)
-	p.paths.single.Init(len(f.cfg.Paths), true, f.rng)
+	p.paths.spray.Init(len(f.cfg.Paths), f.cfg.PathChoice, f.rng)
+	p.paths.single.Init(len(f.cfg.Paths), cms.Single, f.rng)
 }
 
 // fillOwing adds ACKs and control packets of a peer's PDCs to the train. It reports whether

@@ -78,12 +78,17 @@ func (p *PDC) tailTime() time.Duration {
 }
 
 // reorderTime is how long a hole that only few packets overtook may stay open before it is a
-// loss.
+// loss. Packets of several paths pass queues of different length: up to three least round trips.
 func (p *PDC) reorderTime() time.Duration {
-	if p.tx.rtt == 0 {
+	tx := &p.tx
+	if tx.rtt == 0 {
 		return p.t.cfg.RTOInit
 	}
-	return max(p.tx.rtt/4, 20*time.Microsecond) * time.Duration(1+p.tx.patience)
+	d := max(tx.rtt/4, 20*time.Microsecond)
+	if tx.reorder == maxReorder {
+		d = max(d, min(3*tx.minRTT, unequalMost))
+	}
+	return d * time.Duration(1+tx.patience)
 }
 
 // shut reports whether the window is closed although nothing is in flight. Either every

@@ -105,6 +105,9 @@ const (
 	maxReorder = 1024
 	// maxPatience bounds the reordering time to (1 + 15)/4 round trips.
 	maxPatience = 15
+	// unequalMost bounds what the reordering time allows for queues of several paths that differ:
+	// more than those of a fabric hold. Arbitrary.
+	unequalMost = 100 * time.Microsecond
 	// maxRange is the default of Config.MaxRange. A message that has begun then sends at
 	// most 2²² packets more. So no PDC comes near 2³¹ PSNs, which it must not reach for
 	// comparisons with Start_PSN to hold (UE 3.5.8, Limit_PSN_Range).
