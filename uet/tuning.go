@@ -28,6 +28,10 @@ type Tuning struct {
 	// socket alone limits what is granted. Set it where switches on the path hold less than the
 	// socket does.
 	LineRate int64
+	// PathChoice says how packets that need no order choose among Config.Paths. Default PathsMixed. It is
+	// for comparisons: where links are slow or dead the default is the best, and elsewhere all but
+	// PathsREPS do the same.
+	PathChoice PathChoice
 	// Window is the congestion window to each peer at the start, and its maximum, in bytes.
 	// Default 1 MiB. Raise it where rate times round trip is more: 10 Gb/s times 1 ms is
 	// 1.25 MB. Lower it where many senders overrun one receiver at the start.
@@ -126,6 +130,18 @@ const (
 	NSCCAndRCCC = transport.NSCCAndRCCC // both must permit
 )
 
+// A PathChoice is a way to choose among several paths (UE 3.6.16).
+type PathChoice = transport.PathChoice
+
+// The choices of path.
+const (
+	PathsMixed     = transport.PathsMixed     // by which packets arrived unmarked lately, and else as PathsBitmap
+	PathsBitmap    = transport.PathsBitmap    // all by turns, but for those that were marked or lost a packet
+	PathsList      = transport.PathsList      // by which packets arrived unmarked lately, and else all by turns
+	PathsREPS      = transport.PathsREPS      // each of the last eight unmarked arrivals once; while packets are lost only those
+	PathsOblivious = transport.PathsOblivious // all by turns
+)
+
 // TrimClasses are the DSCP values, 0 to 63, that hosts and trimming switches agree on.
 type TrimClasses struct {
 	// Trimmable is the code point of new data, TrimmableRTX that of retransmitted data,
@@ -172,6 +188,9 @@ func (t *Tuning) check() error {
 	if t.Congestion > NSCCAndRCCC {
 		return fmt.Errorf("uet: Tuning.Congestion %v is none", t.Congestion)
 	}
+	if t.PathChoice > PathsOblivious {
+		return fmt.Errorf("uet: Tuning.PathChoice %d is none", t.PathChoice)
+	}
 	if least, most := cmp.Or(t.RTOMin, defaultRTOMin), cmp.Or(t.RTOMax, defaultRTOMax); least > most {
 		return fmt.Errorf("uet: Tuning.RTOMin %v is above RTOMax %v", least, most)
 	}
@@ -185,7 +204,7 @@ func (t *Tuning) check() error {
 func (t *Tuning) fep() transport.Config {
 	c := transport.Config{
 		BaseRTT: t.BaseRTT, Window: t.Window, Trimming: t.Trimming, Classes: transport.Classes(t.TrimClasses), RNRTimeout: t.RNRTimeout,
-		AcceptClearStart: t.AcceptClearStart, Halt: t.Halt, Congestion: t.Congestion, LineRate: t.LineRate,
+		AcceptClearStart: t.AcceptClearStart, Halt: t.Halt, Congestion: t.Congestion, LineRate: t.LineRate, PathChoice: t.PathChoice,
 	}
 	c.PeerTimeout, c.SuspectTimeout, c.IdleClose = t.PeerTimeout, t.SuspectTimeout, t.IdleClose
 	c.RTOInit, c.RTOMax = t.RTOMin, t.RTOMax

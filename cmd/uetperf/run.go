@@ -274,6 +274,9 @@ func newOutcome(cfg *Config, stdout io.Writer) (*outcome, error) {
 			Paths: max(1, s.Paths), Window: s.Window, Parallel: s.Parallel, Progress: s.Progress, Direction: s.Direction(),
 		},
 	}
+	if s.Paths > 1 {
+		o.rec.Config.PathChoice = s.PathChoice
+	}
 	if s.Encapsulation == traffic.Standard {
 		o.rec.Config.Encapsulation = s.Encapsulation
 	}

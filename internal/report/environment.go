@@ -79,7 +79,7 @@ func (r *Rec) Environment() page.Facts {
 	}
 	add("progress", c.Progress != "", "%s", c.Progress)
 	add("payload", c.MTU > 0, "%d B per packet", c.MTU)
-	add("paths", c.Paths > 0, "%d", c.Paths)
+	add("paths", c.Paths > 0, "%s", join(", ", fmt.Sprint(c.Paths), c.PathChoice))
 	if c.Window > 0 {
 		add("window", true, "%s under way, per stream", units.Plural(c.Window, "message"))
 	}

@@ -95,6 +95,8 @@ type Config struct {
 	// Rendezvous is the length from which on messages were announced, for their receiver to read, if any were.
 	Rendezvous int64 `json:"rendezvous,omitempty"`
 	Paths      int   `json:"paths"`
+	// PathChoice is how packets chose among several paths.
+	PathChoice string `json:"path_choice,omitempty"`
 	// Encapsulation is "standard", or "" for symmetric.
 	Encapsulation string `json:"encapsulation,omitempty"`
 	Window        int    `json:"window,omitempty"` // messages outstanding per stream

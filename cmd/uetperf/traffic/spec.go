@@ -130,6 +130,8 @@ type Spec struct {
 	GSO      string        `json:"gso"` // auto, on or off, at both ends
 	MTU      int           `json:"mtu,omitempty"`
 	Paths    int           `json:"paths,omitempty"`
+	// PathChoice is how packets choose among Paths, "" for mixed.
+	PathChoice string `json:"path_choice,omitempty"`
 	// Encapsulation is symmetric, also if it is "", or standard: see uet.Config.
 	Encapsulation string `json:"encapsulation,omitempty"`
 	// Job is the JobID of the endpoints, 24 bits; 0 means the default. A test has one of its own: a late
@@ -153,6 +155,15 @@ const (
 	NSCC   = "nscc"
 	RCCC   = "rccc"
 	BothCC = "both"
+)
+
+// The choices of path of a test.
+const (
+	Mixed     = "mixed"
+	Bitmap    = "bitmap"
+	List      = "list"
+	REPS      = "reps"
+	Oblivious = "oblivious"
 )
 
 // The encapsulations of a test.
@@ -261,6 +272,7 @@ func (s *Spec) Validate() error {
 		oneOf("completion level", s.Complete, "inject", "transmit", "delivery", "match", "commit"),
 		oneOf("progress", s.Progress, "auto", "manual"),
 		oneOf("congestion control", s.CC, NSCC, RCCC, BothCC),
+		oneOf("choice of path", cmp.Or(s.PathChoice, Mixed), Mixed, Bitmap, List, REPS, Oblivious),
 		oneOf("gso", s.GSO, "auto", "on", "off"),
 	} {
 		if err != nil {

@@ -55,6 +55,7 @@ func TestSpecValidate(t *testing.T) {
 		"parallel":    func(s *Spec) { s.Parallel = 0 },
 		"mtu":         func(s *Spec) { s.MTU = 1500 },
 		"paths":       func(s *Spec) { s.Paths = 1000 },
+		"choice":      func(s *Spec) { s.PathChoice = "ecmp" },
 		"both":        func(s *Spec) { s.Reverse, s.Bidir = true, true },
 		"reverse lat": func(s *Spec) { s.Test, s.Reverse = Lat, true },
 		"total":       func(s *Spec) { s.Size, s.Window, s.Parallel = 16<<20, 64, 64 },

@@ -67,6 +67,16 @@ func hints(s *traffic.Spec, sec *uet.Security, handshake, idle time.Duration) *u
 	case traffic.BothCC:
 		h.Config.Tuning.Congestion = uet.NSCCAndRCCC
 	}
+	switch s.PathChoice {
+	case traffic.Bitmap:
+		h.Config.Tuning.PathChoice = uet.PathsBitmap
+	case traffic.List:
+		h.Config.Tuning.PathChoice = uet.PathsList
+	case traffic.REPS:
+		h.Config.Tuning.PathChoice = uet.PathsREPS
+	case traffic.Oblivious:
+		h.Config.Tuning.PathChoice = uet.PathsOblivious
+	}
 	h.Config.Tuning.RendezvousMin = int(s.Rendezvous)
 	switch s.GSO {
 	case "on":
