@@ -19,16 +19,18 @@ type (
 	EndpointConfig = ses.EndpointConfig // the part of Messages that each endpoint has
 	Identity       = ses.Identity       // the name of an endpoint
 	Packets        = pds.Limits         // of packet delivery
-	PathChoice     = cms.Choice         // among several paths
 )
 
-// The choices of path (docs/decisions/0059).
+// A PathChoice is a way to choose among several paths (UE 3.6.16, docs/decisions/0059).
+type PathChoice uint8
+
+// The choices of path.
 const (
-	PathsMixed     = cms.Mixed     // by which packets arrived unmarked lately, and else as PathsBitmap
-	PathsBitmap    = cms.Bitmap    // all by turns, but for those that were marked or lost a packet
-	PathsList      = cms.List      // by which packets arrived unmarked lately, and else all by turns
-	PathsREPS      = cms.REPS      // each of the last eight unmarked arrivals once; while packets are lost only those
-	PathsOblivious = cms.Oblivious // all by turns
+	PathsMixed     = PathChoice(cms.Mixed)     // by which packets arrived unmarked lately, and else as PathsBitmap
+	PathsBitmap    = PathChoice(cms.Bitmap)    // all by turns, but for those that were marked or lost a packet
+	PathsList      = PathChoice(cms.List)      // by which packets arrived unmarked lately, and else all by turns
+	PathsREPS      = PathChoice(cms.REPS)      // each of the last eight unmarked arrivals once; while packets are lost only those
+	PathsOblivious = PathChoice(cms.Oblivious) // all by turns
 )
 
 // Config describes one FEP. New replaces zero fields by their defaults and refuses

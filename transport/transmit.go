@@ -626,7 +626,7 @@ func (f *FEP) ctlPath(now time.Duration, pdc *pds.PDC) int {
 // choosePaths gives a peer its choice of paths.
 func (f *FEP) choosePaths(p *peer) {
 	p.paths = new(paths)
-	p.paths.spray.Init(len(f.cfg.Paths), f.cfg.PathChoice, f.rng)
+	p.paths.spray.Init(len(f.cfg.Paths), cms.Choice(f.cfg.PathChoice), f.rng)
 	p.paths.single.Init(len(f.cfg.Paths), cms.Single, f.rng)
 }
 
