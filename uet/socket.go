@@ -16,7 +16,10 @@ type socket struct {
 	ev udp.Evidence
 }
 
-var _ driver.Conn = (*socket)(nil)
+var (
+	_ driver.Joiner = (*socket)(nil)
+	_ driver.Set    = (*socketSet)(nil)
+)
 
 // A choosySocket is the socket of an endpoint that accepts packets of known peers only.
 type choosySocket struct {
@@ -54,4 +57,29 @@ func (s *socket) Unreachable() (netip.AddrPort, bool) {
 		}
 	}
 	return netip.AddrPort{}, false
+}
+
+// NewSet makes a set of sockets of endpoints.
+func (s *socket) NewSet() (driver.Set, error) {
+	set, err := udp.NewSet()
+	if err != nil {
+		return nil, err
+	}
+	return &socketSet{Set: set}, nil
+}
+
+// A socketSet is a udp.Set with the methods that the driver needs.
+type socketSet struct{ *udp.Set }
+
+func (s *socketSet) Add(c driver.Conn, id int) bool { return s.Set.Add(c.(*socket).Conn, id) }
+
+func (s *socketSet) Remove(c driver.Conn, id int) { s.Set.Remove(c.(*socket).Conn, id) }
+
+// Wait waits until a socket has something or the timeout ends.
+func (s *socketSet) Wait(timeout time.Duration) error {
+	var deadline time.Time
+	if timeout >= 0 {
+		deadline = time.Now().Add(timeout)
+	}
+	return s.Set.Wait(deadline)
 }

@@ -162,7 +162,7 @@ var House = Table{
 		{Dir: "cntr", May: []string{"fi", "poll", "internal/wait", "internal/door"}, Why: "as cq"},
 		{Dir: "av", May: []string{"fi", "transport/wire", "internal/door"}},
 		{
-			Dir: "uet/internal/driver", May: []string{"transport", "internal/dgram"}, TestsMay: []string{"transport", "transport/wire", "internal/..."},
+			Dir: "uet/internal/driver", May: []string{"transport", "internal/dgram", "internal/wait"}, TestsMay: []string{"transport", "transport/wire", "internal/..."},
 			Foreign: []string{"golang.org/x/sys"},
 			Why:     "golang.org/x/sys for sched_yield between empty polls",
 		},

@@ -145,12 +145,12 @@ func (o *Object) TryWait() error {
 
 // armUntilRelease arms the endpoints until release, unless o was closed meanwhile.
 func (o *Object) armUntilRelease() {
-	ps := o.list.Load()
-	arm(*ps)
+	ps := o.drive()
+	arm(ps.now)
 	o.Mu.Lock()
 	if o.closed { // nobody will call release
 		o.Mu.Unlock()
-		disarm(*ps)
+		disarm(ps.now)
 		return
 	}
 	old := o.tryArmed
@@ -161,12 +161,17 @@ func (o *Object) armUntilRelease() {
 	}
 	o.Mu.Unlock()
 	if old != nil {
-		disarm(*old)
+		disarm(old.now)
 	}
 }
 
-// Release disarms what TryWait armed.
-func (o *Object) Release() { o.release(false) }
+// Release disarms what TryWait armed and ends the Group.
+func (o *Object) Release() {
+	o.release(false)
+	o.joining.Lock()
+	defer o.joining.Unlock()
+	o.ungroup()
+}
 
 // unwatch undoes TryWait for a caller that polls while the descriptor or channel is ready. A
 // receive from a channel wakes only one sleeper, so unwatch makes the channel ready again for
@@ -197,6 +202,6 @@ func (o *Object) release(onlyRaised bool) {
 	o.native.undo.And(^isArmed)
 	o.Mu.Unlock()
 	if old != nil {
-		disarm(*old)
+		disarm(old.now)
 	}
 }

@@ -69,7 +69,7 @@ func (o *Object) WaitLevel(ctx context.Context, threshold, seen uint64, deadline
 // Spins reports whether Wait polls before it sleeps. Wait then lets others run before its first
 // poll: a peer on the same processor may be waiting for that.
 func (o *Object) Spins() bool {
-	return o.kind == fi.WaitYield || o.spin > 0 && len(*o.list.Load()) > 0
+	return o.kind == fi.WaitYield || o.spin > 0 && len(o.list.Load().bound) > 0
 }
 
 func (o *Object) wait(ctx context.Context, need int64, seen uint64, deadline Moment) (why Reason, armed []Progress) {
@@ -117,7 +117,7 @@ func (o *Object) wait(ctx context.Context, need int64, seen uint64, deadline Mom
 func (o *Object) Lie(need int64) <-chan struct{} {
 	o.Mu.Lock()
 	l := &o.sleepers
-	if o.have.Load() >= need || o.signals.Load() > 0 || len(*o.list.Load()) > 0 || l.busy || l.head != nil {
+	if o.have.Load() >= need || o.signals.Load() > 0 || len(o.list.Load().bound) > 0 || l.busy || l.head != nil {
 		o.Mu.Unlock()
 		return nil
 	}
@@ -237,7 +237,7 @@ func (o *Object) nap(ctx context.Context, need int64, seen uint64, limit Moment)
 
 // napper returns the endpoint on which a call of o may nap, nil if there is not exactly one.
 func (o *Object) napper() Napper {
-	if list := *o.list.Load(); len(list) == 1 {
+	if list := o.drive().now; len(list) == 1 {
 		p, _ := list[0].(Napper)
 		return p
 	}
@@ -280,8 +280,8 @@ func (o *Object) GiveSignal() {
 // of blocked calls is counted under the lock, and there is no timer and no select unless the
 // caller needs one.
 func (o *Object) sleep(ctx context.Context, need int64, seen uint64, deadline Moment, spun bool) (why Reason, armed []Progress) {
-	list := o.list.Load()
-	arm(*list)
+	list := o.drive()
+	arm(list.now)
 
 	o.Mu.Lock()
 	o.sleeping++
@@ -301,10 +301,11 @@ func (o *Object) sleep(ctx context.Context, need int64, seen uint64, deadline Mo
 			why = Signalled
 		case over:
 		default:
-			if now := o.list.Load(); now != list {
+			if o.list.Load() != list {
 				o.Mu.Unlock()
-				arm(*now)
-				disarm(*list)
+				now := o.drive()
+				arm(now.now)
+				disarm(list.now)
 				list = now
 				o.Mu.Lock()
 				continue
@@ -337,7 +338,7 @@ func (o *Object) sleep(ctx context.Context, need int64, seen uint64, deadline Mo
 		if s != nil {
 			o.sleepers.put(s)
 		}
-		return why, *list
+		return why, list.now
 	}
 }
 

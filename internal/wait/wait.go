@@ -92,10 +92,10 @@ type Object struct {
 	spinning atomic.Int32
 	sleeping int32
 
-	list     atomic.Pointer[[]Progress] // each bound Progress, once
-	bound    map[Progress]int           // how often it is bound
-	binds    int                        // sum of bound
-	tryArmed *[]Progress                // armed by TryWait
+	list     atomic.Pointer[driven]
+	bound    map[Progress]int // how often it is bound
+	binds    int              // sum of bound
+	tryArmed *driven          // armed by TryWait
 
 	// level is the test of InitLevel, nil for a queue.
 	level   func(threshold, seen uint64) bool
@@ -104,6 +104,10 @@ type Object struct {
 	sleepers sleepers
 	native   native
 	closed   bool
+
+	joining sync.Mutex              // guards the two below; before Mu
+	grouped atomic.Pointer[grouped] // nil while one endpoint is bound or none
+	inGroup map[Progress]bool
 }
 
 // Init prepares o. It returns fi.EINVAL for a kind of wait object that is not supported here
@@ -129,7 +133,7 @@ func (o *Object) Init(attr Attr) error {
 	if o.kind == fi.WaitMutexCond {
 		o.native.ch = make(chan struct{}, 1)
 	}
-	o.list.Store(new([]Progress))
+	o.list.Store(new(driven))
 	if o.kind == fi.WaitSet {
 		o.set = attr.Set
 		o.watched.Store(true)
@@ -290,7 +294,7 @@ func (o *Object) Bind(p Progress) error {
 	o.binds++
 	if o.bound[p]++; o.bound[p] == 1 {
 		// Readers of the old list do not read beyond its end.
-		o.setList(append(*o.list.Load(), p))
+		o.setList(append(o.list.Load().bound, p))
 	}
 	return nil
 }
@@ -305,7 +309,7 @@ func (o *Object) Unbind(p Progress) {
 	o.binds--
 	if o.bound[p]--; o.bound[p] == 0 {
 		delete(o.bound, p)
-		list := *o.list.Load()
+		list := o.list.Load().bound
 		i := slices.Index(list, p)
 		o.setList(slices.Concat(list[:i], list[i+1:]))
 	}
@@ -317,7 +321,11 @@ func (o *Object) Bound() int { return o.binds }
 // setList changes what waiters drive. It is called with locks of endpoints held, so it cannot
 // arm the new list itself: it wakes the waiters that armed the old one.
 func (o *Object) setList(list []Progress) {
-	o.list.Store(&list)
+	l := &driven{bound: list}
+	if len(list) == 1 && o.grouped.Load() == nil {
+		l.now = list
+	}
+	o.list.Store(l)
 	o.sleepers.wake(Always, true)
 	if o.tryArmed != nil {
 		o.native.raise()
@@ -330,13 +338,13 @@ func (o *Object) setList(list []Progress) {
 // CanLie reports whether a blocking call may use Lie: it may block, there is nothing to drive,
 // and nothing of TryWait to undo.
 func (o *Object) CanLie() bool {
-	return o.MayBlock() && o.kind != fi.WaitYield && len(*o.list.Load()) == 0 && o.native.undo.Load() == 0
+	return o.MayBlock() && o.kind != fi.WaitYield && len(o.list.Load().bound) == 0 && o.native.undo.Load() == 0
 }
 
 // Driven returns the endpoints that waiters drive.
 func (o *Object) Driven() []Progress {
 	if list := o.list.Load(); list != nil {
-		return *list
+		return list.bound
 	}
 	return nil
 }
@@ -367,10 +375,10 @@ func (o *Object) Look() bool {
 	if list == nil {
 		return true
 	}
-	if ps := *list; len(ps) == 1 {
+	if ps := list.now; len(ps) == 1 {
 		ps[0].Poll()
 	} else {
-		for _, p := range ps {
+		for _, p := range o.drive().now {
 			p.Poll()
 		}
 	}
@@ -388,7 +396,10 @@ func (o *Object) Poll() (worked bool) {
 }
 
 func (o *Object) poll() (worked bool) {
-	for _, p := range o.Driven() {
+	if o.list.Load() == nil {
+		return false
+	}
+	for _, p := range o.drive().now {
 		if p.Poll() {
 			worked = true
 		}
@@ -405,7 +416,7 @@ const exactBelow = 100 * time.Millisecond
 // signal or the end of ctx is about to end the call. It returns the Deadline of a timeout that
 // is to be exact; 0 if the caller is to ask for it later, as few calls need to.
 func (o *Object) Give(ctx context.Context, timeout time.Duration) (deadline Moment) {
-	for _, p := range *o.list.Load() {
+	for _, p := range o.drive().now {
 		if p.Shared() && o.signals.Load() == 0 && ctx.Err() == nil {
 			if timeout >= 0 && timeout < exactBelow {
 				deadline = Deadline(timeout)
@@ -418,7 +429,7 @@ func (o *Object) Give(ctx context.Context, timeout time.Duration) (deadline Mome
 }
 
 func (o *Object) yield() {
-	ps := *o.list.Load()
+	ps := o.drive().now
 	for _, p := range ps {
 		p.Yield()
 	}

@@ -60,7 +60,9 @@ type Driver struct {
 
 	work backlog
 	conn Conn
-	cpu  processor
+	// members are those of the Groups that it is in, nil if there are none.
+	members []*member
+	cpu     processor
 
 	keepSlice bool
 }
@@ -100,7 +102,7 @@ func New(cfg Config) *Driver {
 		auto:      cfg.Auto,
 		keepSlice: cfg.KeepSlice,
 		clock:     newClock(cfg.Clock),
-		sleeper:   sleeper{wake: make(chan struct{}, 1), done: make(chan struct{})},
+		sleeper:   sleeper{wake: make(chan struct{}, 1)},
 	}
 	if cfg.Crowd {
 		d.cpu.longOnes = crowdLong - 1
@@ -159,6 +161,9 @@ func (d *Driver) With(f func()) {
 	d.h.lock()
 	d.quiet.on = false
 	f()
+	if d.members != nil {
+		d.tell()
+	}
 	d.unlock()
 }
 
@@ -230,6 +235,7 @@ func (d *Driver) Close() error {
 	d.core.AckAll(d.clock.tick()) // tell the peers what arrived
 	d.transmit()
 	d.closed, d.over = true, true
+	d.quit(nil)
 	d.core.Close(d.clock.now)
 	for i := range d.work.queues {
 		d.work.queues[i].close()

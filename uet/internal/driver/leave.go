@@ -27,6 +27,7 @@ func (d *Driver) Leave(most time.Duration, meanwhile func()) {
 	left := make(chan struct{})
 	defer close(left)
 	d.closed, d.left = true, left
+	d.quit(nil)
 	d.quiet.on = false
 	d.core.Leave(now)
 	d.deliver()
@@ -58,12 +59,15 @@ func (d *Driver) Leave(most time.Duration, meanwhile func()) {
 // stopped waits until the progress goroutine has ended, if it was started. d.closed must be
 // set.
 func (d *Driver) stopped() {
-	if d.sleeper.started {
+	d.h.lock()
+	done := d.sleeper.done
+	d.unlock()
+	if done != nil {
 		select {
 		case d.sleeper.wake <- struct{}{}: // it may sleep on the clock beside a reader that naps
 		default:
 		}
-		<-d.sleeper.done
+		<-done
 	}
 }
 

@@ -27,7 +27,8 @@ type sleeper struct {
 // no other goroutine knows d yet.
 func (d *Driver) start() {
 	d.sleeper.started = true
-	go d.progress()
+	d.sleeper.done = make(chan struct{})
+	go d.progress(d.sleeper.done)
 }
 
 // progress is the progress goroutine. It takes a turn and then sleeps:
@@ -38,15 +39,21 @@ func (d *Driver) start() {
 //     broken;
 //   - until it is kicked, when it is not needed.
 //
-// While a reader naps on the socket it looks on the clock whether that is still so.
-func (d *Driver) progress() {
-	defer close(d.sleeper.done)
+// While a reader naps on the socket it looks on the clock whether that is still so. It ends when
+// that of a Group does its work.
+func (d *Driver) progress(done chan struct{}) {
+	defer close(done)
 	timer := time.NewTimer(forever)
 	timer.Stop() // where time is virtual it would end with it
 	defer timer.Stop()
 	for {
 		d.h.lock()
 		if d.closed {
+			d.unlock()
+			return
+		}
+		if len(d.members) > 0 && d.armed.Load() == 0 {
+			d.sleeper.started, d.sleeper.watching, d.sleeper.until = false, false, 0
 			d.unlock()
 			return
 		}
@@ -104,6 +111,9 @@ func (d *Driver) watch() time.Duration {
 		return stepBack
 	}
 	more := d.turn(false)
+	if d.members != nil {
+		d.tell()
+	}
 	s.watching = false
 	if more {
 		return 0
@@ -148,13 +158,18 @@ func (d *Driver) deadline() time.Duration {
 // rouse wakes the progress goroutine, or the reader that naps, if it would sleep too long past the
 // deadline.
 func (d *Driver) rouse() {
-	if d.sleeper.until != 0 {
+	if d.sleeper.until != 0 || d.members != nil {
 		d.rouseLate()
 	}
 }
 
 // rouseLate is rouse when the goroutine sleeps. It does nothing if nobody relies on it.
 func (d *Driver) rouseLate() {
+	if d.members != nil {
+		if d.tell(); d.sleeper.until == 0 {
+			return
+		}
+	}
 	slack := stepBack
 	switch {
 	case d.sleeper.napping || d.armed.Load() > 0:
