@@ -26,8 +26,8 @@ type Set struct {
 }
 
 // setLook is the most Conns that one look finds. The kernel goes round, so the next look finds
-// others. Arbitrary.
-const setLook = 64
+// others. More of them would leave the ACKs of the first ones waiting. Arbitrary.
+const setLook = 16
 
 // NewSet makes an empty Set. It fails where the system has no such thing or no descriptor left.
 func NewSet() (*Set, error) {

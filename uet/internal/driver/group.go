@@ -449,11 +449,9 @@ func (m *member) turn(inline, filled bool) (worked bool) {
 // goroutine is to look once more, because nobody else may: that ends the turn of the member.
 func (m *member) told(again bool) {
 	d := m.d
+	d.rest() // the next member has the same slab, which is in the cache
 	quiet, t := d.calm(), d.moment(d.deadline())
-	switch {
-	case quiet:
-		d.rest()
-	case again:
+	if again && !quiet {
 		t = m.g.now + 1 // in the next look
 	}
 	for _, o := range d.members {
