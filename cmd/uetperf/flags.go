@@ -300,6 +300,7 @@ func (p *params) table() []flagRow {
 		{on: traffic.Soak, name: "repeat", unit: "N", help: "do it all N times in turn, each for --time and with the same tests, and say the medians", said: "1", to: &c.Repeat, check: p.checkRepeat},
 		{on: windowed, name: "window", short: "W", unit: "N", help: "N messages under way per stream", def: fmt.Sprint(t.Window), to: &s.Window},
 		{on: windowed, name: "parallel", short: "P", unit: "N", help: "N streams, each with endpoints of its own", def: fmt.Sprint(max(1, t.Parallel)), to: &s.Parallel},
+		{on: windowed, name: "one-queue", help: fmt.Sprintf("all streams of bw and rate share a completion queue and a thread at each end, as more than %d always do", traffic.FewParallel), to: &s.OneQueue},
 		{on: streams, name: "reverse", short: "R", help: "the server sends", to: &s.Reverse},
 		{on: streams, name: "bidir", help: "both send", to: &s.Bidir},
 		{on: remote, name: "check", short: "c", help: "fill messages and verify every byte" + always, to: &s.Check, check: p.checkData},

@@ -159,6 +159,11 @@ func NewLeg(s *Spec, index int, server bool, g *Group) *Leg {
 	if s.Lossy() && !s.Pingpong() && !s.Exchanges() {
 		l.words = slots(words, 1, 0)
 	}
+	for _, v := range [][]Slot{l.tx, l.rx, l.words} {
+		for i := range v {
+			v[i].Leg = index
+		}
+	}
 	l.again = make([]*Slot, 0, len(l.rx)+len(l.words))
 	if s.Exchanges() && server && !s.OneSided() {
 		for i, r := range slots(rx, rxBufs, back) {

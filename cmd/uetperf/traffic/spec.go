@@ -70,7 +70,10 @@ const (
 
 // The bounds of a Spec keep a server from being asked for the impossible.
 const (
-	MaxParallel = 64
+	MaxParallel = 10000
+	// FewParallel is the most streams of a test that ends which know no parts and no lists of
+	// streams can have (package perf).
+	FewParallel = 64
 	MaxWindow   = 16384
 	MaxPaths    = 64
 	// MaxSilence is the longest silence that a client may ask for. A server permits it on all
@@ -106,6 +109,8 @@ type Spec struct {
 	Interval time.Duration `json:"interval,omitempty"`
 	Window   int           `json:"window,omitempty"`
 	Parallel int           `json:"parallel,omitempty"`
+	// OneQueue makes all streams share a completion queue and a thread at each end.
+	OneQueue bool `json:"one_queue,omitempty"`
 	// Rate is how many requests all streams of a load begin in a second, Arrivals the
 	// distribution of the gaps.
 	Rate     float64 `json:"rate,omitempty"`
@@ -309,6 +314,10 @@ func (s *Spec) Validate() error {
 		return fmt.Errorf("window %d is not 1 to %d", s.Window, MaxWindow)
 	case s.Parallel < 1 || s.Parallel > MaxParallel:
 		return fmt.Errorf("-P %d is not 1 to %d", s.Parallel, MaxParallel)
+	case s.Shares() && s.Test != BW && s.Test != Rate:
+		return fmt.Errorf("streams share a queue, as more than %d do, in bw and rate: take one of these instead of %s, or fewer streams", FewParallel, s.Test)
+	case s.Shares() && s.Op == WriteData:
+		return fmt.Errorf("a write with data does not tell which stream it is of: take another operation, or streams that share no queue (at most %d)", FewParallel)
 	case s.MTU != 0 && s.MTU != 1024 && s.MTU != 2048 && s.MTU != 4096 && s.MTU != 8192:
 		return fmt.Errorf("--mtu %d is not 1024, 2048, 4096 or 8192", s.MTU)
 	case s.Paths < 0 || s.Paths > MaxPaths:
@@ -386,6 +395,10 @@ func (s *Spec) Validate() error {
 	}
 	return nil
 }
+
+// Shares reports whether all streams share a completion queue and a thread at each end: so many
+// threads would take turns.
+func (s *Spec) Shares() bool { return s.OneQueue || s.Parallel > FewParallel }
 
 // largest is the longest message of the test.
 func (s *Spec) largest() int64 { return max(s.Size, s.Reply) }

@@ -69,6 +69,7 @@ type Completion struct {
 // A Slot is a message buffer. It is the context of the operation that uses it.
 type Slot struct {
 	Buf   []byte
+	Leg   int           // index of its leg
 	at    time.Duration // bw: when the operation was posted, if its time is taken; otherwise 0
 	Reply []byte        // buffer of the reply to a request in Buf
 	// New is what swap and cas write, Old what they shall find there.

@@ -56,6 +56,9 @@ func (ss *session) hear(m *message) {
 	if m.Type == mBeat {
 		return
 	}
+	if m = ss.parts.add(m); m == nil {
+		return
+	}
 	select {
 	case ss.in <- m:
 	default:
@@ -80,7 +83,7 @@ func (s *Server) full() string {
 func (s *Server) newSession(k sessionKey, id uint64) *session {
 	ctx, cancel := context.WithCancelCause(context.Background())
 	ss := &session{
-		srv: s, ctl: k.ctl, addr: k.addr, id: id, patience: seconds(beatLost), in: make(chan *message, 4*traffic.MaxParallel), calls: make(chan *incoming, traffic.MaxParallel),
+		srv: s, ctl: k.ctl, addr: k.addr, id: id, patience: seconds(beatLost), in: make(chan *message, ctlQueue), calls: make(chan *incoming, traffic.FewParallel),
 		ctx: ctx, cancel: cancel,
 	}
 	s.clients.sessions[k] = ss

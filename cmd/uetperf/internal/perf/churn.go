@@ -69,7 +69,7 @@ func (ss *session) once(r *serverRun, in *incoming, i int) (*traffic.LegResult, 
 	if err != nil {
 		return nil, err
 	}
-	l, err := newLeg(r.spec, i, true, info, r.group)
+	l, err := newLeg(r.spec, i, true, info, r.group, nil, nil)
 	if err != nil {
 		return nil, err
 	}

@@ -49,6 +49,7 @@ type Client struct {
 	// version is ProtocolVersion, except in a test.
 	version int
 	in      chan *message
+	parts   parts // of the goroutine of ctl
 	lost    loss
 	dialed  dialed
 	runs    int
@@ -165,6 +166,9 @@ func (c *Client) message(_ *ctl, _ netip.AddrPort, m *message) {
 	case m.Type == mFail && m.Run == 0: // the session has ended, not only a leg; no result follows
 		c.lose(unreachablef("%v ended the session: %s", c.server, strings.TrimPrefix(m.Error, sessionEnded)))
 	default:
+		if m = c.parts.add(m); m == nil {
+			return
+		}
 		select {
 		case c.in <- m:
 		default:

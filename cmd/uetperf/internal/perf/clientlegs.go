@@ -32,11 +32,18 @@ func (r *clientRun) open(hooks Hooks) ([]netip.AddrPort, error) {
 		}
 	})
 	var addrs []netip.AddrPort
+	if spec.Shares() {
+		r.crew = newCrew(spec, &r.wg, r.ended)
+	}
 	for i := range spec.Parallel {
 		in := *info
-		l, err := newLeg(spec, i, false, &in, group)
+		var first *end
+		if r.crew != nil && i > 0 {
+			first = r.legs[0].end
+		}
+		l, err := newLeg(spec, i, false, &in, group, r.crew, first)
 		if err != nil {
-			return nil, noPort("test endpoint", c.cfg.DataPorts, err)
+			return nil, noPort("test endpoint", c.cfg.DataPorts, noFiles(spec, err))
 		}
 		r.legs = append(r.legs, l)
 		l.Gate.Store(true)
@@ -117,14 +124,20 @@ func (r *clientRun) connect(ctx context.Context, remote []netip.AddrPort) error 
 	return nil
 }
 
-// connectAll connects all legs at once.
+// connectsAtOnce bounds the connections that are asked for at once: a server keeps as many.
+const connectsAtOnce = traffic.FewParallel / 2
+
+// connectAll connects all legs, some at once.
 func (r *clientRun) connectAll(ctx context.Context) error {
 	begin := time.Now()
 	errs := make([]error, len(r.legs))
 	took := make([]time.Duration, len(r.legs))
 	var wg sync.WaitGroup
+	at := make(chan struct{}, connectsAtOnce)
 	for i, l := range r.legs {
+		at <- struct{}{}
 		wg.Go(func() {
+			defer func() { <-at }()
 			errs[i] = r.c.connect(ctx, l.end, call{Session: r.c.id, Run: r.id, Leg: i})
 			took[i] = time.Since(begin)
 		})

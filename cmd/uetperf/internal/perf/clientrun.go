@@ -56,6 +56,7 @@ type clientRun struct {
 	legs   []*leg
 	relays []*relay.Relay
 	setup  setup
+	crew   *crew          // that runs them, if they share a queue
 	wg     sync.WaitGroup // of the goroutines of the legs
 	events chan legEvent
 	err    error // the first error, which ended the run
@@ -130,7 +131,7 @@ func (r *clientRun) prepare(ctx context.Context, hooks Hooks) error {
 	if err := r.c.send(&message{Type: mPrepare, Run: r.id, Spec: r.spec, Addrs: addrs}); err != nil {
 		return err
 	}
-	ready, err := r.c.await(ctx, r.c.cfg.Timeout, mReady)
+	ready, err := r.c.await(ctx, r.patience(r.c.cfg.Timeout), mReady)
 	if err != nil {
 		return err
 	}
@@ -150,6 +151,15 @@ func (r *clientRun) prepare(ctx context.Context, hooks Hooks) error {
 	}
 	return nil
 }
+
+// patience is how long the server may take for something that the Client allows it d for.
+func (r *clientRun) patience(d time.Duration) time.Duration {
+	return d + time.Duration(max(0, r.spec.Parallel-traffic.FewParallel))*patienceEach
+}
+
+// patienceEach is how much longer a server may take for each of many legs. Arbitrary: to open one
+// takes a tenth on an idle host.
+const patienceEach = 2 * time.Millisecond
 
 // close closes everything that is open.
 func (r *clientRun) close() {

@@ -70,6 +70,8 @@ const (
 	// mResources asks for the resources of the server's process, and answers.
 	mResources = "resources"
 	mBye       = "bye"
+	// mPart is a part of a message that is too long for one; parts arrive in order.
+	mPart = "part"
 )
 
 // sessionEnded is the begin of the error by which a server ends a client's session.
@@ -97,17 +99,21 @@ func seconds(d time.Duration) int { return int((d + time.Second - 1) / time.Seco
 
 // A message is one message of the control exchange.
 type message struct {
-	V       int                 `json:"v"`
-	Type    string              `json:"type"`
-	Session uint64              `json:"session"`
-	Run     int                 `json:"run,omitempty"`
-	Error   string              `json:"error,omitempty"`
-	Tool    *record.Tool        `json:"tool,omitempty"`
-	Host    *record.Host        `json:"host,omitempty"`
-	Spec    *traffic.Spec       `json:"spec,omitempty"`
-	Addrs   []netip.AddrPort    `json:"addrs,omitempty"`
-	Leg     int                 `json:"leg,omitempty"`
-	N       int64               `json:"n,omitempty"`
+	V       int              `json:"v"`
+	Type    string           `json:"type"`
+	Session uint64           `json:"session"`
+	Run     int              `json:"run,omitempty"`
+	Error   string           `json:"error,omitempty"`
+	Tool    *record.Tool     `json:"tool,omitempty"`
+	Host    *record.Host     `json:"host,omitempty"`
+	Spec    *traffic.Spec    `json:"spec,omitempty"`
+	Addrs   []netip.AddrPort `json:"addrs,omitempty"`
+	Leg     int              `json:"leg,omitempty"`
+	N       int64            `json:"n,omitempty"`
+	// Legs are the legs of sent or done, each with its N, in place of Leg and N: there are many.
+	Legs [][2]int64 `json:"legs,omitempty"`
+	// Part is a part of a message, after which N follow.
+	Part    []byte              `json:"part,omitempty"`
 	Results []traffic.LegResult `json:"results,omitempty"`
 	Series  [][7]int64          `json:"series,omitempty"` // packed samples
 	Offers  []string            `json:"offers,omitempty"`
@@ -128,8 +134,13 @@ type message struct {
 const (
 	ctlTag = 0x7565_7463_0000_0001
 	// ctlMax is the length limit of a control message in bytes. It has room for the results of
-	// MaxParallel legs and maxSamples samples.
-	ctlMax = 128 << 10
+	// FewParallel legs and maxSamples samples. A longer message goes in parts of ctlPart bytes, up to
+	// ctlWhole in all.
+	ctlMax   = 128 << 10
+	ctlPart  = 64 << 10
+	ctlWhole = 32 << 20
+	// ctlQueue is how many messages a session reads late.
+	ctlQueue = 4 * traffic.FewParallel
 	// ctlRecvs is how many messages may arrive before one is read. More wait at their sender.
 	ctlRecvs = 16
 	// ctlSends bounds the messages that are under way.
@@ -235,8 +246,18 @@ func (c *ctl) send(to netip.AddrPort, m *message, forget bool) error {
 	if err != nil {
 		return err
 	}
-	if len(b) > ctlMax {
+	switch {
+	case len(b) > ctlWhole:
 		return fmt.Errorf("control message of %d bytes", len(b))
+	case len(b) > ctlMax:
+		for left := (len(b) - 1) / ctlPart; left >= 0; left-- {
+			n := min(ctlPart, len(b))
+			if err := c.send(to, &message{V: m.V, Type: mPart, Session: m.Session, Part: b[:n], N: int64(left)}, forget); err != nil {
+				return err
+			}
+			b = b[n:]
+		}
+		return nil
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -372,6 +393,79 @@ func (c *ctl) received(from netip.AddrPort, r *ctlRecv, n int) {
 	c.repost(r)
 	if err == nil {
 		c.onMsg(c, c.end.near(from), m)
+	}
+}
+
+// parts puts the parts of a message together.
+type parts struct{ whole []byte }
+
+// add returns the message that m completes or is, nil if more follow or it is none.
+func (p *parts) add(m *message) *message {
+	if m.Type != mPart {
+		return m
+	}
+	if len(p.whole)+len(m.Part) > ctlWhole {
+		p.whole = nil
+		return nil
+	}
+	if p.whole = append(p.whole, m.Part...); m.N > 0 {
+		return nil
+	}
+	whole := new(message)
+	err := json.Unmarshal(p.whole, whole)
+	p.whole = nil
+	if err != nil || whole.Type == mPart || whole.Session != m.Session {
+		return nil
+	}
+	return whole
+}
+
+// gatherFor is how long the end of one of many legs waits for others, to be told together.
+const gatherFor = 2 * time.Millisecond
+
+// listMax is the most legs in one message.
+const listMax = 2000
+
+// gather returns the messages that tell of an event of a run with so many legs, and of others that
+// are there already if there are many legs. Events with errors are passed to failed.
+func gather(ev legEvent, events <-chan legEvent, run, legs int, failed func(legEvent)) (ms []*message) {
+	if ev.err != nil {
+		failed(ev)
+		return nil
+	}
+	if legs <= traffic.FewParallel {
+		return []*message{{Type: ev.kind, Run: run, Leg: ev.leg, N: ev.n}}
+	}
+	time.Sleep(gatherFor)
+	last := map[string]*message{}
+	for more := true; more; {
+		if ev.err != nil {
+			failed(ev)
+		} else {
+			m := last[ev.kind]
+			if m == nil || len(m.Legs) == listMax {
+				m = &message{Type: ev.kind, Run: run}
+				last[ev.kind] = m
+				ms = append(ms, m)
+			}
+			m.Legs = append(m.Legs, [2]int64{int64(ev.leg), ev.n})
+		}
+		select {
+		case ev = <-events:
+		default:
+			more = false
+		}
+	}
+	return ms
+}
+
+// each calls f for the legs that m tells of.
+func (m *message) each(f func(leg int, n int64)) {
+	if m.Legs == nil {
+		f(m.Leg, m.N)
+	}
+	for _, l := range m.Legs {
+		f(int(l[0]), l[1])
 	}
 }
 

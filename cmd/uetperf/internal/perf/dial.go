@@ -131,7 +131,7 @@ func ask(ctx context.Context, server netip.AddrPort, cfg ClientConfig) ([]string
 func newClient(server netip.AddrPort, svc service, cfg ClientConfig, version int) (*Client, error) {
 	server = svc.at(server)
 	c := &Client{
-		cfg: cfg, svc: svc, server: server, id: rand.Uint64(), in: make(chan *message, 8*traffic.MaxParallel), lost: loss{is: make(chan struct{})}, closed: make(chan struct{}), version: version,
+		cfg: cfg, svc: svc, server: server, id: rand.Uint64(), in: make(chan *message, 2*ctlQueue), lost: loss{is: make(chan struct{})}, closed: make(chan struct{}), version: version,
 	}
 	hints := svc.hints(ctlHints(max(cfg.Timeout, cfg.Silence)), cfg.Keys, cfg.Timeout, cfg.Silence)
 	hints.Config.Tap = cfg.Tap

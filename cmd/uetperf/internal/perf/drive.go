@@ -37,11 +37,9 @@ func (r *clientRun) drive(ctx context.Context, hooks Hooks) error {
 		case <-done:
 			return r.over(ctx)
 		case ev := <-r.events:
-			if ev.err != nil {
-				r.abort(ev.err)
-				continue
+			for _, m := range gather(ev, r.events, r.id, len(r.legs), func(ev legEvent) { r.abort(ev.err) }) {
+				_ = r.c.send(m)
 			}
-			_ = r.c.send(&message{Type: ev.kind, Run: r.id, Leg: ev.leg, N: ev.n})
 		case m := <-r.c.in:
 			r.told(m)
 		case <-lost:
@@ -81,11 +79,11 @@ func (r *clientRun) drive(ctx context.Context, hooks Hooks) error {
 func (r *clientRun) start() <-chan struct{} {
 	r.seen.stall.legs = r.legs
 	for i, l := range r.legs {
-		r.wg.Go(func() {
-			if err := l.run(); err != nil && err != traffic.ErrAborted {
-				r.events <- legEvent{leg: i, kind: mFail, err: err}
-			}
-		})
+		if r.crew != nil {
+			r.crew.join(l)
+			continue
+		}
+		r.wg.Go(func() { r.ended(i, l.run()) })
 	}
 	done := make(chan struct{})
 	go func() {
@@ -93,6 +91,13 @@ func (r *clientRun) start() <-chan struct{} {
 		close(done)
 	}()
 	return done
+}
+
+// ended tells of the error with which a leg has ended.
+func (r *clientRun) ended(leg int, err error) {
+	if err != nil && err != traffic.ErrAborted {
+		r.events <- legEvent{leg: leg, kind: mFail, err: err}
+	}
 }
 
 // over reads the last events of the legs and returns the error of the run.
@@ -124,20 +129,25 @@ func (r *clientRun) abort(err error) {
 
 // told handles a message of the server about a leg.
 func (r *clientRun) told(m *message) {
-	if m.Run != r.id && m.Run != 0 || m.Leg < 0 || m.Leg >= len(r.legs) {
+	if m.Run != r.id && m.Run != 0 {
 		return
 	}
-	l := r.legs[m.Leg]
-	switch m.Type {
-	case mSent:
-		l.PeerSent.Store(m.N)
-		l.wake()
-	case mDone:
-		l.Over.Store(true)
-		l.wake()
-	case mFail, mRefuse:
-		r.abort(fmt.Errorf("at the server: %s", m.Error))
-	}
+	m.each(func(leg int, n int64) {
+		if leg < 0 || leg >= len(r.legs) {
+			return
+		}
+		l := r.legs[leg]
+		switch m.Type {
+		case mSent:
+			l.PeerSent.Store(n)
+			l.wake()
+		case mDone:
+			l.Over.Store(true)
+			l.wake()
+		case mFail, mRefuse:
+			r.abort(fmt.Errorf("at the server: %s", m.Error))
+		}
+	})
 }
 
 // sample passes a sample to a method of the series.

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/netip"
 	"strings"
+	"sync/atomic"
 
 	"github.com/uetkit/uetkit/av"
 	"github.com/uetkit/uetkit/cmd/uetperf/record"
@@ -17,38 +18,68 @@ import (
 
 // An end is an enabled endpoint with the objects that it needs.
 type end struct {
-	fabric *uet.Fabric
-	domain *uet.Domain
+	*objects
 	ep     *uet.Endpoint
-	cq     *cq.CQ
-	av     *av.AV  // nil for MSG
 	eq     *eq.EQ  // nil for RDM
 	region *uet.MR // memory that the peer accesses; nil if it does not
 	local  netip.AddrPort
 }
 
+// objects are those that several ends may share. The last one closes them.
+type objects struct {
+	users  atomic.Int32
+	fabric *uet.Fabric
+	domain *uet.Domain
+	cq     *cq.CQ
+	av     *av.AV // nil for MSG
+}
+
 // openEnd opens an endpoint as info says, with one completion queue of at least size
 // entries for sends and receives.
 func openEnd(info *uet.Info, size int) (*end, error) {
-	e := &end{}
-	if err := e.open(info, size); err != nil {
+	return openEndBeside(nil, info, size)
+}
+
+// openEndBeside is openEnd for an endpoint that shares the objects of another end, if that is not nil.
+func openEndBeside(first *end, info *uet.Info, size int) (*end, error) {
+	e := &end{objects: new(objects)}
+	if first != nil {
+		e.objects = first.objects
+	}
+	e.users.Add(1)
+	err := error(nil)
+	if first == nil {
+		err = e.objects.open(info, size)
+	}
+	if err == nil {
+		err = e.open(info)
+	}
+	if err != nil {
 		e.close()
 		return nil, err
 	}
 	return e, nil
 }
 
-// open opens the objects of the end. After an error some are open.
-func (e *end) open(info *uet.Info, size int) (err error) {
-	if e.fabric, err = uet.OpenFabric(info, nil); err != nil {
+// open opens the objects. After an error some are open.
+func (o *objects) open(info *uet.Info, size int) (err error) {
+	if o.fabric, err = uet.OpenFabric(info, nil); err != nil {
 		return err
 	}
-	if e.domain, err = e.fabric.OpenDomain(info, nil); err != nil {
+	if o.domain, err = o.fabric.OpenDomain(info, nil); err != nil {
 		return err
 	}
-	if e.cq, err = e.domain.OpenCQ(cq.Attr{Size: size, Format: fi.CQTagged, WaitObj: fi.WaitUnspec}, nil); err != nil {
+	if o.cq, err = o.domain.OpenCQ(cq.Attr{Size: size, Format: fi.CQTagged, WaitObj: fi.WaitUnspec}, nil); err != nil {
 		return err
 	}
+	if info.Ep.Type != fi.EpMsg {
+		o.av, err = o.domain.OpenAV(av.Attr{}, nil)
+	}
+	return err
+}
+
+// open opens the endpoint. After an error some of it is open.
+func (e *end) open(info *uet.Info) (err error) {
 	if e.ep, err = e.domain.OpenEndpoint(info, nil); err != nil {
 		return err
 	}
@@ -61,9 +92,6 @@ func (e *end) open(info *uet.Info, size int) (err error) {
 		}
 		err = e.ep.BindEQ(e.eq)
 	} else {
-		if e.av, err = e.domain.OpenAV(av.Attr{}, nil); err != nil {
-			return err
-		}
 		err = e.ep.BindAV(e.av)
 	}
 	if err != nil {
@@ -121,14 +149,17 @@ func (e *end) close() {
 	if e.ep != nil {
 		_ = e.ep.Close()
 	}
+	if e.eq != nil {
+		_ = e.eq.Close()
+	}
+	if e.users.Add(-1) > 0 {
+		return
+	}
 	if e.cq != nil {
 		_ = e.cq.Close()
 	}
 	if e.av != nil {
 		_ = e.av.Close()
-	}
-	if e.eq != nil {
-		_ = e.eq.Close()
 	}
 	if e.domain != nil {
 		_ = e.domain.Close()

@@ -19,8 +19,11 @@ package perf
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"net/netip"
 	"sync"
+	"syscall"
 	"time"
 
 	"github.com/uetkit/uetkit/cmd/uetperf/internal/pattern"
@@ -37,6 +40,7 @@ type leg struct {
 	*traffic.Leg
 	pat    *pattern.Pattern // nil unless data is checked
 	end    *end
+	mate   mate
 	peer   fi.Addr
 	remote netip.AddrPort
 	p      poller
@@ -66,14 +70,19 @@ const (
 )
 
 // newLeg opens the endpoint of a leg.
-func newLeg(s *traffic.Spec, index int, server bool, info *uet.Info, g *traffic.Group) (*leg, error) {
+// With c it is one of a crew, and shares the objects of first, if that is not nil.
+func newLeg(s *traffic.Spec, index int, server bool, info *uet.Info, g *traffic.Group, c *crew, first *end) (*leg, error) {
 	l := &leg{Leg: traffic.NewLeg(s, index, server, g), tagged: s.Tagged(), numbered: s.Numbered(), inject: s.Op == traffic.Inject, durable: s.Durable(), tells: s.Numbered() || s.Op == traffic.WriteData, unmap: func() {}}
 	l.ctx, l.cancel = context.WithCancel(context.Background())
 	tx, rx := s.Depth()
 	if s.Test == traffic.Incast && server {
 		rx *= s.Parallel
 	}
-	e, err := openEnd(info, 2*(tx+rx)+64)
+	size := 2*(tx+rx) + 64
+	if c != nil {
+		size *= s.Parallel
+	}
+	e, err := openEndBeside(first, info, size)
 	if err != nil {
 		l.cancel()
 		return nil, err
@@ -90,7 +99,12 @@ func newLeg(s *traffic.Spec, index int, server bool, info *uet.Info, g *traffic.
 			return nil, err
 		}
 	}
-	l.p = poller{end: e, block: s.Progress == "auto", ents: make([]cq.Entry, 128)}
+	entries := 128
+	if c != nil {
+		entries = 1
+	}
+	l.mate.crew = c
+	l.p = poller{end: e, block: s.Progress == "auto", ents: make([]cq.Entry, entries)}
 	l.done = make([]traffic.Completion, len(l.p.ents))
 	for i := range l.done {
 		l.done[i].Seq = -1
@@ -100,6 +114,18 @@ func newLeg(s *traffic.Spec, index int, server bool, info *uet.Info, g *traffic.
 	}
 	return l, nil
 }
+
+// noFiles says of an error what to do if the process has no descriptor left.
+func noFiles(s *traffic.Spec, err error) error {
+	most, known := openFiles()
+	if !known || !errors.Is(err, fi.EMFILE) && !errors.Is(err, syscall.EMFILE) {
+		return err
+	}
+	return fmt.Errorf("%d streams take %d files each, and this process may have %d open: take fewer, or raise the limit (ulimit -Hn): %w", s.Parallel, filesEach, most, err)
+}
+
+// filesEach is how many descriptors an endpoint takes on Linux: the socket, what waits for it, and what ends a wait.
+const filesEach = 3
 
 // addr is the address that the peer sends to.
 func (l *leg) addr() netip.AddrPort { return l.end.local }
@@ -112,7 +138,13 @@ func (l *leg) connect(a netip.AddrPort) (err error) {
 }
 
 // wake makes a sleeping leg look at its signals.
-func (l *leg) wake() { _ = l.end.cq.Signal() }
+func (l *leg) wake() {
+	if c := l.mate.crew; c != nil {
+		c.wake(l)
+		return
+	}
+	_ = l.end.cq.Signal()
+}
 
 // abort makes the leg end soon.
 func (l *leg) abort() {
@@ -128,6 +160,12 @@ func (l *leg) run() error {
 		defer polling.Add(-1)
 	}
 	err := l.loop()
+	l.close(err)
+	return err
+}
+
+// close ends what run or a crew began, and notes what the endpoint counted.
+func (l *leg) close(err error) {
 	if l.memory != nil {
 		l.returned()
 	}
@@ -139,7 +177,6 @@ func (l *leg) run() error {
 	l.Res.Echoed = l.end.ep.Stats().AcksCE
 	l.Res.Refused = l.end.refusedTrimmed()
 	l.Res.Spurious = l.end.spurious()
-	return err
 }
 
 // loop takes turns until the leg ends.

@@ -77,7 +77,7 @@ func (r *clientRun) finish(ctx context.Context, err error) ([]traffic.LegResult,
 	wait := grace
 	switch {
 	case err == nil:
-		wait = r.c.cfg.Timeout
+		wait = r.patience(r.c.cfg.Timeout)
 	case Unreachable(err):
 		wait = grace / 4 // hardly worth the wait: usually the server does not answer either
 	}

@@ -20,6 +20,7 @@ type serverRun struct {
 	spec   *traffic.Spec
 	legs   []*leg // nil until its connection was asked for
 	opened bool   // the Gate of the legs is open
+	crew   *crew  // that runs them, if they share a queue
 	wg     sync.WaitGroup
 	events chan legEvent
 	group  *traffic.Group
@@ -75,6 +76,9 @@ func (ss *session) prepare(m *message) ([]netip.AddrPort, error) {
 	ss.patience = seconds(max(beatLost, spec.PeerTimeout))
 	ss.srv.clients.mu.Unlock()
 	r := &serverRun{id: m.Run, spec: spec, legs: make([]*leg, spec.Parallel), events: newEvents(spec.Parallel), group: traffic.NewGroup(spec, true, nil)}
+	if spec.Shares() {
+		r.crew = newCrew(spec, &r.wg, r.ended)
+	}
 	addrs := m.Addrs
 	if spec.EP != traffic.MSG { // otherwise the legs come with their connections
 		var err error
@@ -160,9 +164,16 @@ func (ss *session) legHints(spec *traffic.Spec) *uet.Info {
 
 // openLeg opens leg i of a run.
 func (ss *session) openLeg(r *serverRun, i int, info *uet.Info) (*leg, error) {
-	l, err := newLeg(r.spec, i, true, info, r.group)
+	var first *end
+	if r.crew != nil {
+		for l := range r.all() {
+			first = l.end
+			break
+		}
+	}
+	l, err := newLeg(r.spec, i, true, info, r.group, r.crew, first)
 	if err != nil {
-		return nil, err
+		return nil, noFiles(r.spec, err)
 	}
 	ss.srv.cfg.Opened(l.end.ep, "test")
 	r.legs[i] = l
@@ -212,11 +223,18 @@ func (ss *session) answer(in *incoming) error {
 // start runs leg i in a goroutine.
 func (r *serverRun) start(i int) {
 	l := r.legs[i]
-	r.wg.Go(func() {
-		if err := l.run(); err != nil && err != traffic.ErrAborted {
-			r.events <- legEvent{leg: i, kind: mFail, err: err}
-		}
-	})
+	if r.crew != nil {
+		r.crew.join(l)
+		return
+	}
+	r.wg.Go(func() { r.ended(i, l.run()) })
+}
+
+// ended tells of the error with which a leg has ended.
+func (r *serverRun) ended(leg int, err error) {
+	if err != nil && err != traffic.ErrAborted {
+		r.events <- legEvent{leg: leg, kind: mFail, err: err}
+	}
 }
 
 // begin lets the legs send. It is called when the client has begun.
@@ -306,6 +324,9 @@ func (r *serverRun) stop(abort bool) [][]string {
 		if abort {
 			waiting[i] = waitsOf([]*leg{l})
 		}
+	}
+	if r.crew != nil {
+		r.crew.close()
 	}
 	for _, l := range r.open() {
 		l.Over.Store(true)

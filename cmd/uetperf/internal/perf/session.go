@@ -17,6 +17,7 @@ type session struct {
 	// that it may be. clients.mu guards both.
 	quiet    int
 	patience int
+	parts    parts // clients.mu guards it, too
 	in       chan *message
 	calls    chan *incoming // clients.mu guards sending
 
@@ -120,12 +121,14 @@ func (ss *session) send(m *message) error {
 }
 
 func (ss *session) legSaid(ev legEvent) {
-	m := &message{Type: ev.kind, Run: ss.cur.id, Leg: ev.leg, N: ev.n}
-	if ev.err != nil {
-		m.Error = oneLine(ev.err)
-		ss.srv.cfg.Log("%v: %v", ss.addr, ev.err)
+	for _, m := range gather(ev, ss.cur.events, ss.cur.id, len(ss.cur.legs), ss.legFailed) {
+		_ = ss.send(m)
 	}
-	_ = ss.send(m)
+}
+
+func (ss *session) legFailed(ev legEvent) {
+	ss.srv.cfg.Log("%v: %v", ss.addr, ev.err)
+	_ = ss.send(&message{Type: ev.kind, Run: ss.cur.id, Leg: ev.leg, N: ev.n, Error: oneLine(ev.err)})
 }
 
 // handle does what a message asks for.
@@ -185,7 +188,7 @@ func (ss *session) handleRun(r *serverRun, m *message) {
 	case mGo:
 		r.begin()
 	case mSent:
-		r.sent(m.Leg, m.N)
+		m.each(r.sent)
 	case mStop:
 		for _, l := range r.open() {
 			l.Stop.Store(true)

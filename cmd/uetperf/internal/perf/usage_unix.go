@@ -17,6 +17,14 @@ func Usage() (user, sys time.Duration) {
 	return time.Duration(r.Utime.Nano()), time.Duration(r.Stime.Nano())
 }
 
+// openFiles is the number of files that the process may have open. The runtime has raised it as far as
+// the system lets it.
+func openFiles() (most uint64, known bool) {
+	var l unix.Rlimit
+	err := unix.Getrlimit(unix.RLIMIT_NOFILE, &l)
+	return uint64(l.Cur), err == nil
+}
+
 // kernel returns the release of the operating system's kernel, "" if it is not known.
 func kernel() string {
 	var u unix.Utsname
