@@ -190,7 +190,11 @@ func (a *answerer) answer(d *dgram.Datagram, to netip.AddrPort) {
 func BenchmarkFEPPeers(b *testing.B) {
 	for _, n := range []int{1, 1000, 10000} {
 		b.Run(fmt.Sprintf("peers=%d", n), func(b *testing.B) {
-			s := newStar(b, n, func(cfg *Config) { cfg.MaxSends = max(cfg.MaxSends, 2*n) })
+			s := newStar(b, n, func(cfg *Config) {
+				if n > 1000 {
+					cfg.MaxSends = 2 * n
+				}
+			})
 			s.know()
 			buf := make([]byte, 64)
 			far := make([]answerer, n)
