@@ -58,7 +58,7 @@ func Choice(c Call) Algorithm {
 		switch {
 		case c.Bytes <= shortBcast || c.Ranks < 3:
 			return Binomial
-		case c.Bytes > (c.Ranks-1)*chainSegment: // as many segments as ranks: no later on a network, half the bytes
+		case c.Bytes > (c.Ranks-1)*chainSegment: // with as many segments as ranks it ends no later, and moves half the bytes
 			return Chain
 		case c.Ranks == 3:
 			return Binomial

@@ -131,7 +131,7 @@ type coll struct {
 	// These belong to who is in a collective, that is has Comm.mu.
 	sends   []*request // those that need the buffer of the program
 	recvs   []*request // those that were posted ahead
-	arrived int        // how many of them have been taken
+	taken   int        // how many of them have been taken
 	scratch [3][]uint64
 	parts   int           // messages that were sent
 	begun   int           // nonblocking collectives
@@ -210,12 +210,12 @@ func (c *Comm) collectives() error {
 
 // leave ends a collective.
 func (c *Comm) leave(ctx context.Context, err error) error {
-	for _, r := range c.coll.recvs[c.coll.arrived:] {
+	for _, r := range c.coll.recvs[c.coll.taken:] {
 		c.w.takeBack(r, err)
 		_, _ = r.take()
 	}
 	clear(c.coll.recvs)
-	c.coll.recvs, c.coll.arrived = c.coll.recvs[:0], 0
+	c.coll.recvs, c.coll.taken = c.coll.recvs[:0], 0
 	for _, r := range c.coll.sends {
 		if err == nil {
 			_, err = r.wait(ctx)
@@ -374,8 +374,8 @@ func (c *Comm) await(src int, p []byte) error {
 // awaited takes the next part that was awaited.
 func (c *Comm) awaited(ctx context.Context, p []byte) error {
 	for range c.pieces(p) {
-		r := c.coll.recvs[c.coll.arrived]
-		c.coll.arrived++
+		r := c.coll.recvs[c.coll.taken]
+		c.coll.taken++
 		if err := c.got(ctx, r); err != nil {
 			return err
 		}

@@ -146,7 +146,7 @@ func allreduceInto[T Number](ctx context.Context, c *Comm, in, out []T, op Op[T]
 	if err := lengths(KindAllreduce, "out", len(out), len(in)); err != nil {
 		return err
 	}
-	if a == Rabenseifner && c.size&(c.size-1) == 0 && !overlap(in, out) {
+	if a == Rabenseifner && c.size > 1 && c.size&(c.size-1) == 0 && !overlap(in, out) {
 		return rabenseifner(ctx, c, in, out, op, fold{p: c.size, v: c.rank})
 	}
 	copy(out, in)
@@ -252,7 +252,7 @@ func rabenseifner[T Number](ctx context.Context, c *Comm, own, acc []T, op Op[T]
 	in := scratch[T](c, 1, n.p*each)
 	apart := unsafe.SliceData(own) != unsafe.SliceData(acc)
 	of := func(v []T, h half) []T { return spans(v, h.lo, h.hi, n.p) }
-	// arriving is where that comes to which is combined with h, each half as long as the one before.
+	// arriving is where the part is received that is combined with h. Each has its own place.
 	arriving := func(h half) []T {
 		mine, parts := of(acc, h), h.hi-h.lo
 		if apart && 2*parts == n.p {

@@ -26,9 +26,9 @@ type PathChoice uint8
 
 // The choices of path.
 const (
-	PathsMixed     = PathChoice(cms.Mixed)     // by which packets arrived unmarked lately, and else as PathsBitmap
+	PathsMixed     = PathChoice(cms.Mixed)     // by which packets arrived lately, and else as PathsBitmap
 	PathsBitmap    = PathChoice(cms.Bitmap)    // all by turns, but for those that were marked or lost a packet
-	PathsList      = PathChoice(cms.List)      // by which packets arrived unmarked lately, and else all by turns
+	PathsList      = PathChoice(cms.List)      // by which packets arrived lately, and else all by turns
 	PathsREPS      = PathChoice(cms.REPS)      // each of the last eight unmarked arrivals once; while packets are lost only those
 	PathsOblivious = PathChoice(cms.Oblivious) // all by turns
 )

@@ -533,7 +533,8 @@ func (f *FEP) execute(p *pds.PDC, next wire.NextHdr, body []byte) {
 	f.heed()
 	if f.ses.OwesReturns() {
 		f.queueReturns()
-	} else if p.Initiator() {
+	}
+	if p.Initiator() {
 		f.cameBack(p)
 	}
 	f.hear(PeerID(p.Peer))
@@ -610,7 +611,8 @@ func (f *FEP) releaseOne(now time.Duration, p *pds.PDC) bool {
 	p.EarlyDone()
 	if f.ses.OwesReturns() {
 		f.queueReturns()
-	} else if p.Initiator() {
+	}
+	if p.Initiator() {
 		f.cameBack(p)
 	}
 	return true

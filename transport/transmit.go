@@ -193,7 +193,7 @@ func (f *FEP) wrapUp(d *dgram.Datagram) {
 
 // Transmit fills d with the next train that may be sent now. It returns false if there is
 // none. ACKs that are not yet due ride with data to the same peer; without data they wait
-// for AckDelay or Flush. After Apart(true) they do not ride with a data packet that is
+// for AckDelay, Flush, or an ACK that carries data. After Apart(true) they do not ride with a data packet that is
 // alone, but leave in the next train.
 func (f *FEP) Transmit(now time.Duration, d *dgram.Datagram) bool {
 	if f.todo.ready.len()|len(f.todo.moveLater) == 0 && !f.todo.flush && !f.loose() {

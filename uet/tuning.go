@@ -29,8 +29,8 @@ type Tuning struct {
 	// socket does.
 	LineRate int64
 	// PathChoice says how packets that need no order choose among Config.Paths. Default PathsMixed. It is
-	// for comparisons: where links are slow or dead the default is the best, and elsewhere all but
-	// PathsREPS do the same.
+	// for comparisons: where links are slow or dead PathsMixed and PathsList are better than the others,
+	// and elsewhere all but PathsREPS do about the same.
 	PathChoice PathChoice
 	// Window is the congestion window to each peer at the start, and its maximum, in bytes.
 	// Default 1 MiB. Raise it where rate times round trip is more: 10 Gb/s times 1 ms is
@@ -135,9 +135,9 @@ type PathChoice = transport.PathChoice
 
 // The choices of path.
 const (
-	PathsMixed     = transport.PathsMixed     // by which packets arrived unmarked lately, and else as PathsBitmap
+	PathsMixed     = transport.PathsMixed     // by which packets arrived lately, and else as PathsBitmap
 	PathsBitmap    = transport.PathsBitmap    // all by turns, but for those that were marked or lost a packet
-	PathsList      = transport.PathsList      // by which packets arrived unmarked lately, and else all by turns
+	PathsList      = transport.PathsList      // by which packets arrived lately, and else all by turns
 	PathsREPS      = transport.PathsREPS      // each of the last eight unmarked arrivals once; while packets are lost only those
 	PathsOblivious = transport.PathsOblivious // all by turns
 )

@@ -20,8 +20,8 @@ const (
 	pathRTT = defaultBaseRTT
 )
 
-// A Choice is a way to choose among several paths. The names, but for Single, are those of the
-// load balancing of htsim, the simulator of the UE consortium (docs/decisions/0059).
+// A Choice is a way to choose among several paths. Mixed, Bitmap, REPS and Oblivious have the names that
+// htsim, the simulator of the UE consortium, gives to its load balancing (docs/decisions/0059).
 type Choice uint8
 
 // The choices. A path is bad if a packet of it was marked, trimmed or lost.
@@ -31,8 +31,8 @@ const (
 	// Bitmap uses every path once in a random order, then every path once in another order, but
 	// lets bad ones rest.
 	Bitmap
-	// List keeps the paths by which packets arrived unmarked, and uses them in the order of arrival.
-	// It has no memory of bad ones.
+	// List keeps the paths by which packets arrived, and uses those that do not rest in the order of
+	// arrival. Else it uses every path by turns.
 	List
 	// REPS is recycled entropy packet spraying (arXiv 2407.21625). Each unmarked arrival lets its path
 	// be used once more, if it is one of the last eight. Where there is none any path serves, but for
@@ -85,11 +85,11 @@ type Paths struct {
 	// The list of Mixed and List is a ring of len(order), each path once at most. That of REPS has the
 	// last repsRing arrivals; listed of them were not used since.
 	list   []uint8
-	first  int           // the oldest in the list
+	first  int           // the oldest in the list; of REPS, where the next arrival goes
 	listed int           // how many there are
 	keep   int           // how many stay
 	until  time.Duration // until when it is used
-	heard  time.Duration // when a packet last arrived unmarked
+	heard  time.Duration // when a packet last arrived
 	bursts uint8         // that did not ignore the list, since one did
 	ring   reps
 }
@@ -203,7 +203,7 @@ func (p *Paths) soonest() int {
 	return best
 }
 
-// known takes the path from the list that a packet arrived by first, and that was not bad since.
+// known takes from the list the path that a packet arrived by first, and that does not rest.
 func (p *Paths) known(now time.Duration) (int, bool) {
 	if p.listed <= p.keep || now >= p.until {
 		return 0, false

@@ -16,7 +16,7 @@ type reading struct {
 	m          *send
 	pdc        uint32  // by which it goes, see On
 	flow       *asking // of that PDC
-	due        uint32  // bytes that were asked for and did not come
+	due        uint32  // bytes that were asked for and did not come, each part as long as step
 	step       uint32  // bytes that each piece but the last asks for; 0 before the first
 	got, edges uint32  // bytes that came, and the sum of span over them
 	epoch      uint32  // sweep in which something came last
@@ -28,7 +28,7 @@ type reading struct {
 
 // An asking is what the reads on one PDC have asked for together.
 type asking struct {
-	due   int  // bytes that did not come
+	due   int  // bytes that did not come, as in reading
 	reads int  // that have it
 	held  bool // in SES.held: a read may ask for no more before something comes, or another read ends
 }
@@ -90,7 +90,7 @@ func (s *SES) On(h Handle, pdc uint32) bool {
 	s.lastRead = nil
 	m.read.pdc, m.read.epoch = pdc, s.epoch
 	s.reads[m.hdr.MsgID] = m.read
-	if m.phase == phaseAsk && pdc != NoPDC {
+	if m.phase == phaseAsk && pdc != NoPDC && m.read.into == nil && !m.read.commit {
 		s.joinFlow(m.read)
 	}
 	return true
@@ -102,7 +102,11 @@ func (s *SES) joinFlow(rd *reading) {
 		s.asking = make(map[uint32]*asking)
 	}
 	if rd.flow = s.asking[rd.pdc]; rd.flow == nil {
-		rd.flow = new(asking)
+		if n := len(s.idleAsking); n > 0 {
+			rd.flow, s.idleAsking = s.idleAsking[n-1], s.idleAsking[:n-1]
+		} else {
+			rd.flow = new(asking)
+		}
 		s.asking[rd.pdc] = rd.flow
 	}
 	rd.flow.reads++
@@ -117,6 +121,8 @@ func (s *SES) leaveFlow(rd *reading) {
 	f.due -= int(rd.due)
 	if f.reads--; f.reads == 0 {
 		delete(s.asking, rd.pdc)
+		*f = asking{}
+		s.idleAsking = append(s.idleAsking, f)
 	}
 	rd.flow, rd.due = nil, 0
 }
@@ -174,7 +180,7 @@ func (s *SES) peekAsk(h Handle, m *send, mtu uint32) (piece.Piece, bool) {
 	if m.next > rd.got && m.next-rd.got+n > uint32(s.cfg.ReadWindow) {
 		return piece.Piece{}, false
 	}
-	if rd.flow != nil && rd.flow.due+int(n) > maxAsked*int(rd.step) {
+	if rd.flow != nil && rd.flow.due+int(rd.step) > maxAsked*int(rd.step) {
 		if !rd.flow.held {
 			rd.flow.held = true
 			s.held = append(s.held, rd.pdc)
@@ -254,9 +260,9 @@ func (s *SES) tookAsk(m *send, p piece.Piece, n uint32) {
 	}
 	m.next += n
 	m.open++
-	if f := m.read.flow; f != nil && !m.read.commit {
-		m.read.due += n
-		f.due += int(n)
+	if f := m.read.flow; f != nil {
+		m.read.due += m.read.step
+		f.due += int(m.read.step)
 	}
 	if p.Last() {
 		m.phase = phaseSent
@@ -390,24 +396,28 @@ func (s *SES) unread(pdc uint32, c Cause) {
 	})
 }
 
-// sweepReads ends the reads of which nothing came for IdleTimeout although the target lives.
+// sweepReads ends the reads of which nothing came for IdleTimeout although the target lives, and has
+// those looked at that wait for others.
 func (s *SES) sweepReads() {
-	if len(s.reads) == 0 {
-		return
+	if len(s.reads) != 0 {
+		s.endOldReads()
 	}
-	s.eachRead(func(m *send) {
-		if m.open == 0 && s.expired(m.read.epoch) && !m.meetsNone() {
-			s.Stats.Expired++
-			s.stop(m, TimedOut, 0)
-		}
-	})
-	for _, pdc := range s.held { // by one of those, or by one that the application gave up
+	for _, pdc := range s.held { // a read may have ended without a packet: look again
 		if f := s.asking[pdc]; f != nil {
 			f.held = false
 		}
 		s.owing = append(s.owing, pdc)
 	}
 	s.held = s.held[:0]
+}
+
+func (s *SES) endOldReads() {
+	s.eachRead(func(m *send) {
+		if m.open == 0 && s.expired(m.read.epoch) && !m.meetsNone() {
+			s.Stats.Expired++
+			s.stop(m, TimedOut, 0)
+		}
+	})
 }
 
 // eachRead calls f for each read that has begun and waits for data.

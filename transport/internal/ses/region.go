@@ -121,7 +121,7 @@ func (s *SES) Register(cfg RegionConfig) (*Region, error) {
 		s.byKey = map[uint64]*Region{}
 	}
 	g.other, s.byKey[g.Key] = s.byKey[g.Key], g
-	s.looked = look{}
+	s.lastRegion = lastRegion{}
 	g.place = len(s.all)
 	s.all = append(s.all, g)
 	return g, nil
@@ -161,7 +161,7 @@ func (s *SES) Deregister(g *Region) {
 	s.all[len(s.all)-1] = nil
 	s.all = s.all[:len(s.all)-1]
 	g.serial, g.parts, g.starts, g.other = 0, nil, nil, nil
-	s.looked = look{}
+	s.lastRegion = lastRegion{}
 }
 
 // Regions is the number of regions.
@@ -205,19 +205,19 @@ func (s *SES) region(r *wire.ReqStd, want Access) (*Region, wire.RC) {
 
 // lookRegion finds the region that a key names for an endpoint, nil if there is none.
 func (s *SES) lookRegion(key uint64, ep EndpointID) *Region {
-	if l := &s.looked; l.region != nil && l.region.Key == key && l.ep == ep {
+	if l := &s.lastRegion; l.region != nil && l.region.Key == key && l.ep == ep {
 		return l.region
 	}
 	g := s.byKey[key]
 	for g != nil && g.Endpoint != AllEndpoints && g.Endpoint != ep {
 		g = g.other
 	}
-	s.looked = look{g, ep}
+	s.lastRegion = lastRegion{g, ep}
 	return g
 }
 
-// A look is what lookRegion found last.
-type look struct {
+// A lastRegion is what lookRegion found last.
+type lastRegion struct {
 	region *Region // nil: none, or regions have changed since
 	ep     EndpointID
 }

@@ -105,7 +105,7 @@ func (s *SES) serveRead(src *Source, r *wire.ReqStd) *Result {
 	if rc == wire.RCBadMKey && len(s.loans) != 0 {
 		g, rc = s.borrowed(src, r)
 	}
-	i, known := s.served(src.PDC, r.MsgID)
+	i, known := s.serveFor(src.PDC, r.MsgID)
 	known = known && !s.small
 	switch {
 	case rc != wire.RCNull:
@@ -175,8 +175,8 @@ func (sv *serve) differs(g *Region, r *wire.ReqStd, n uint64) bool {
 	return sv.base != g.Offset(r) || sv.length != r.ReqLen || sv.job != r.JobID || uint64(sv.asked)+n > uint64(sv.length)
 }
 
-// served finds the read that is served for a message. Mostly it is the last that began on its PDC.
-func (s *SES) served(pdc uint32, msg uint16) (i int32, known bool) {
+// serveFor finds the read that is served for a message. Mostly it is the last that began on its PDC.
+func (s *SES) serveFor(pdc uint32, msg uint16) (i int32, known bool) {
 	if q := s.returning(pdc); q != nil && q.serves != 0 {
 		sv := s.serves.at(q.last)
 		if sv.msgID == msg && sv.pdc == pdc && sv.region != nil && !sv.gone && !sv.small {

@@ -238,8 +238,9 @@ type outgoing struct {
 	reads        map[uint16]*reading // by message id: those that are queued on a PDC
 	lastRead     *reading            // of reads: that of the latest data, nil if it may have ended
 	asking       map[uint32]*asking  // by PDC
-	held         []uint32            // PDCs on which a read waits for others
-	looked       look
+	idleAsking   []*asking
+	held         []uint32 // PDCs on which a read waits for others
+	lastRegion   lastRegion
 	idleReads    []*reading              // recycled
 	halts        map[stream]Cause        // streams of which a message failed, with Config.Halt
 	recuts       map[int32][]piece.Piece // by send.self: parts to be sent again, in the order in which they came back

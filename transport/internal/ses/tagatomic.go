@@ -93,6 +93,17 @@ func (s *SES) newFetch(src *Source, r *wire.ReqStd, n int) int32 {
 	return i
 }
 
+// waitingOld is the room of old values that operations of a peer have which wait for receives. A quarter
+// of all is the most: others fetch, too.
+func (s *SES) waitingOld(peer uint32) (n int) {
+	for i := range s.serves.used {
+		if sv := s.serves.at(i); sv.region != nil && sv.pending && sv.peer == peer {
+			n += int(sv.length)
+		}
+	}
+	return n
+}
+
 // giveOld returns the old values of an operation on a receive, or an error.
 func (s *SES) giveOld(i int32, rc wire.RC) {
 	sv := s.serves.at(i)
@@ -182,7 +193,7 @@ func (s *SES) keepAtomic(r *wire.ReqStd, data []byte, n int, sv int32) *Result {
 	src := &s.src
 	u := s.user(src.Peer)
 	pu := s.peers.at(u)
-	if s.in.live() >= s.maxState() || !s.reserve(pu, src, int64(len(data))) {
+	if s.in.live() >= s.maxState() || sv != none && s.waitingOld(src.Peer) > maxFetched/4 || !s.reserve(pu, src, int64(len(data))) {
 		s.unserved(&s.to.spaces[1], r.Match, src.Peer, r.Initiator)
 		s.putUser(u, pu)
 		if sv != none {

@@ -539,3 +539,34 @@ func TestTaggedAtomicTypes(t *testing.T) {
 		}
 	}
 }
+
+// Operations of one peer that wait for receives leave room for the old values that others fetch.
+func TestTaggedFetchesOfOnePeer(t *testing.T) {
+	g := newTagRig(t)
+	op := g.add(7, 0, blank(1))
+	op.AMO.Op, op.AMO.Bytes, op.Buf = wire.AtomicRead, 8, nil
+	_, _, pkt := g.request(op)
+	var r wire.ReqStd
+	n, err := r.Parse(pkt)
+	if err != nil {
+		t.Fatal(err)
+	}
+	const each = 16_000
+	take := func(peer, pdc uint32) string {
+		r.MsgID++
+		r.ReqLen = each
+		return answer(g.b.Request(&Source{Peer: peer, PDC: pdc}, wire.NextReqStd, append(r.Append(nil), pkt[n:]...)))
+	}
+	const most = maxFetched / 4 / each
+	for i := range most {
+		if a := take(1, 9); a != "response OK overflow 0 gtd" {
+			t.Fatalf("operation %d: %s", i, a)
+		}
+	}
+	if a := take(1, 9); a != "nack 09" {
+		t.Errorf("beyond a quarter of the room: %s", a)
+	}
+	if a := take(2, 10); a != "response OK overflow 0 gtd" {
+		t.Errorf("another peer: %s", a)
+	}
+}
