@@ -48,6 +48,14 @@ type joiner interface{ itself() *direct }
 
 func (d *direct) itself() *direct { return d }
 
+// watched is the descriptor that tells of all from which the backend reads. It never changes.
+func (d *direct) watched() int {
+	if d.ready != nil {
+		return d.pollFD
+	}
+	return d.socks[0].fd
+}
+
 // Add adds c, which Ready calls id from now on. It reports false if that is not possible: c is
 // Portable or closed, or the system has no room for another watch.
 func (s *Set) Add(c *Conn, id int) bool {
@@ -61,7 +69,7 @@ func (s *Set) Add(c *Conn, id int) bool {
 	s.conns[id] = d
 	s.mu.Unlock()
 	ev := unix.EpollEvent{Events: unix.EPOLLIN, Fd: int32(id)}
-	if unix.EpollCtl(s.fd, unix.EPOLL_CTL_ADD, d.in.item, &ev) != nil {
+	if unix.EpollCtl(s.fd, unix.EPOLL_CTL_ADD, d.watched(), &ev) != nil {
 		s.mu.Lock()
 		delete(s.conns, id)
 		s.mu.Unlock()
@@ -76,7 +84,7 @@ func (s *Set) Remove(c *Conn, id int) {
 	delete(s.conns, id)
 	s.mu.Unlock()
 	if w, ok := c.io.(joiner); ok && c.gate.enter() {
-		_ = unix.EpollCtl(s.fd, unix.EPOLL_CTL_DEL, w.itself().in.item, nil)
+		_ = unix.EpollCtl(s.fd, unix.EPOLL_CTL_DEL, w.itself().watched(), nil)
 		c.gate.leave()
 	}
 }
@@ -103,7 +111,7 @@ func (s *Set) evident(id int) {
 	s.mu.Lock()
 	d := s.conns[id]
 	s.mu.Unlock()
-	if d != nil && d.paths == 1 {
+	if d != nil && d.ready == nil {
 		d.evidence.Or(evidenceOf(0))
 	}
 }

@@ -2,6 +2,10 @@ package wait
 
 import "slices"
 
+// groupLeast is how many endpoints a Group has at least. Fewer are looked at one after the other: that
+// takes fewer steps of each.
+const groupLeast = 16
+
 // A Group drives many endpoints as one, and costs what those have to do, not how many there are.
 type Group interface {
 	Napper
@@ -55,7 +59,7 @@ func (o *Object) regroup() *driven {
 
 // arrange returns what readers call for these endpoints.
 func (o *Object) arrange(all []Progress) []Progress {
-	if len(all) < 2 || o.HasClosed() {
+	if len(all) < groupLeast || o.HasClosed() {
 		o.ungroup()
 		return slices.Clip(all)
 	}

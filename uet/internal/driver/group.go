@@ -62,7 +62,7 @@ type Group struct {
 	autos   int       // members with automatic progress
 	stirred []*member // may have something to do that neither a socket nor a deadline tells
 	agenda  agenda
-	touched uint64 // looks of the application and its posts
+	touched uint64 // looks of the application
 	closed  bool
 
 	// The goroutine, as sleeper of a Driver has it.
@@ -235,8 +235,8 @@ func (g *Group) Close() {
 	}
 	started := g.started
 	g.kick()
-	if started && !g.watching {
-		g.ring()
+	if started {
+		g.ring() // it may wait on the clock while a reader naps
 	}
 	g.closed = true
 	g.mu.Unlock()
@@ -268,15 +268,19 @@ func (d *Driver) tell() {
 		g := m.g
 		g.mu.Lock()
 		m.stir()
-		g.touched++
 		m.due(t)
-		switch {
-		case g.napping || g.armed.Load() > 0:
-			g.rouse(gatherSlack)
-		case g.autos > 0:
-			g.rouse(int64(stepBack))
-		}
+		g.heed()
 		g.mu.Unlock()
+	}
+}
+
+// heed ends a sleep that would last too long past a deadline that may be new.
+func (g *Group) heed() {
+	switch {
+	case g.napping || g.armed.Load() > 0:
+		g.rouse(gatherSlack)
+	case g.autos > 0:
+		g.rouse(int64(stepBack))
 	}
 }
 
@@ -356,8 +360,8 @@ func (g *Group) Poll() bool {
 	return worked
 }
 
-// look drives the members with something in the socket, those whose deadlines have come, and, for
-// the application, those that are stirred. inline is false for the goroutine.
+// look drives the members with something in the socket, those that are stirred, and those whose
+// deadlines have come. inline is false for the goroutine.
 func (g *Group) look(inline bool) (worked bool) {
 	g.number++
 	before := g.now
@@ -370,10 +374,10 @@ func (g *Group) look(inline bool) (worked bool) {
 	}
 	if inline {
 		g.touched++
-		g.batch, g.stirred = g.stirred, g.batch[:0]
-		for _, m := range g.batch {
-			m.stirred = false
-		}
+	}
+	g.batch, g.stirred = g.stirred, g.batch[:0]
+	for _, m := range g.batch {
+		m.stirred = false
 	}
 	g.mu.Unlock()
 	g.ids = g.set.Ready(g.ids[:0])
@@ -385,12 +389,10 @@ func (g *Group) look(inline bool) (worked bool) {
 			worked = true
 		}
 	}
-	if inline {
-		for i, m := range g.batch {
-			g.batch[i] = nil
-			if m.turn(true, false) {
-				worked = true
-			}
+	for i, m := range g.batch {
+		g.batch[i] = nil
+		if m.turn(inline, false) {
+			worked = true
 		}
 	}
 	g.mu.Lock()
@@ -461,9 +463,7 @@ func (m *member) told(again bool) {
 			o.stir()
 		}
 		o.due(t)
-		if g != m.g && g.until != 0 && (g.napping || g.armed.Load() > 0 || g.autos > 0) {
-			g.rouse(gatherSlack)
-		}
+		g.heed() // the goroutine itself does not sleep now
 		g.mu.Unlock()
 	}
 	if d.out.dead && !m.deaf {
@@ -584,6 +584,7 @@ func (g *Group) settle() (some bool) {
 		m.d.h.lock()
 		if !m.d.closed && m.d.settle() > 0 {
 			some = true
+			m.d.rouse()
 		}
 		m.d.unlock()
 	}

@@ -383,6 +383,23 @@ func TestGroupArmDeliversWhatAPostEnded(t *testing.T) {
 	})
 }
 
+func TestGroupPostDeliversItsEnd(t *testing.T) {
+	// The reader sleeps when the post comes.
+	synctest.Test(t, func(t *testing.T) {
+		c := newCrew(t, 3, false)
+		c.Poll()
+		c.Arm()
+		synctest.Wait()
+		c.rigs[1].core.endAtOnce()
+		c.rigs[1].send("a")
+		if n := c.rigs[1].own.count(); n != 1 {
+			t.Errorf("%d ends delivered, want 1", n)
+		}
+		c.Disarm()
+		c.close()
+	})
+}
+
 func TestGroupIsNoPause(t *testing.T) {
 	// A member had no turn for long because there was nothing in its socket. What comes then did
 	// not wait there, unless nobody looked at the group.

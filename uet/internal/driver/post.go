@@ -98,7 +98,7 @@ func (d *Driver) SubmitSend(more bool) error {
 	d.op = transport.Op{}
 	if err == nil {
 		d.turns.inline++
-		if d.armed.Load() > 0 {
+		if d.armed.Load() > 0 || d.members != nil && d.core.Events() > 0 { // a reader of a group arms that
 			d.settle()
 		}
 		d.rouse()

@@ -52,7 +52,7 @@ func (d *Driver) progress(done chan struct{}) {
 			d.unlock()
 			return
 		}
-		if len(d.members) > 0 && d.armed.Load() == 0 {
+		if len(d.members) > 0 && d.armed.Load() == 0 && !d.sleeper.napping {
 			d.sleeper.started, d.sleeper.watching, d.sleeper.until = false, false, 0
 			d.unlock()
 			return
