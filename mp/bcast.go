@@ -29,7 +29,8 @@ const chainSegment = 128 << 10
 // chainAhead is how many segments a rank of a chain awaits at a time.
 const chainAhead = 8
 
-// bcastChain passes segments from rank to rank. No rank has more to send than the message
+// bcastChain passes segments from rank to rank. It is not chosen by itself: ranks that share processors
+// get behind their left neighbour, and then copy all. No rank has more to send than the message
 // itself, and the last begins to receive when the first has sent as many segments as ranks are between.
 func (c *Comm) bcastChain(ctx context.Context, b []byte, root int) error {
 	v := c.from(root)

@@ -55,15 +55,10 @@ func Choice(c Call) Algorithm {
 	case KindBarrier:
 		return Dissemination
 	case KindBcast:
-		switch {
-		case c.Bytes <= shortBcast || c.Ranks < 3:
-			return Binomial
-		case c.Bytes > (c.Ranks-1)*chainSegment: // with as many segments as ranks it ends no later, and moves half the bytes
-			return Chain
-		case c.Ranks == 3:
-			return Binomial
+		if c.Bytes > shortBcast && c.Ranks > 3 {
+			return ScatterAllgather
 		}
-		return ScatterAllgather
+		return Binomial
 	case KindReduce:
 		if c.Bytes > midAllreduce && c.Ranks > 2 && c.Count >= c.Ranks {
 			return Ring
