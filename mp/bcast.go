@@ -31,7 +31,7 @@ const chainAhead = 8
 
 // bcastChain passes segments from rank to rank. It is not chosen by itself: ranks that share processors
 // get behind their left neighbour, and then copy all. No rank has more to send than the message
-// itself, and the last begins to receive when the first has sent as many segments as ranks are between.
+// itself, and the last receives its first segment when the root sends about the Size-th.
 func (c *Comm) bcastChain(ctx context.Context, b []byte, root int) error {
 	v := c.from(root)
 	left, right := c.at(root, v+c.size-1), c.at(root, v+1)
