@@ -2,6 +2,7 @@ package uet
 
 import (
 	"bytes"
+	"maps"
 	"net/netip"
 	"slices"
 	"sync"
@@ -49,33 +50,39 @@ func TestTapShowsBothEnds(t *testing.T) {
 		wait(t, b.rx, a)
 		wait(t, a.tx, b)
 	}
-	// All datagrams must arrive before the two are compared.
-	for start := time.Now(); ; {
-		_, _ = a.tx.Read(nil)
-		_, _ = b.rx.Read(nil)
+	// All datagrams must have arrived, and none be sent meanwhile, before the two are compared.
+	count := func() (sent uint64, there bool) {
 		sa, sb := a.Stats(), b.Stats()
-		if sa.TxPackets == sb.RxPackets && sa.RxPackets == sb.TxPackets {
+		return sa.TxPackets + sb.TxPackets, sa.TxPackets == sb.RxPackets && sa.RxPackets == sb.TxPackets
+	}
+	var shown map[flow][][]byte
+	n, there := count()
+	for start := time.Now(); ; n, there = count() {
+		mu.Lock()
+		shown = maps.Clone(seen)
+		mu.Unlock()
+		if again, _ := count(); there && again == n {
 			break
 		}
 		if time.Since(start) > patience {
-			t.Fatalf("sent and received differ: %+v, %+v", sa, sb)
+			t.Fatalf("sent and received differ: %+v, %+v", a.Stats(), b.Stats())
 		}
+		_, _ = a.tx.Read(nil)
+		_, _ = b.rx.Read(nil)
 	}
-	mu.Lock()
-	defer mu.Unlock()
 	sent, ports := uint64(0), map[uint16]bool{}
-	for f, ds := range seen {
+	for f, ds := range shown {
 		if !f.sent {
 			continue
 		}
 		sent += uint64(len(ds))
 		ports[f.from.Port()] = true
 		f.sent = false
-		if got := seen[f]; !slices.EqualFunc(ds, got, bytes.Equal) {
+		if got := shown[f]; !slices.EqualFunc(ds, got, bytes.Equal) {
 			t.Errorf("%v → %v: %d datagrams sent, %d received, or others", f.from, f.to, len(ds), len(got))
 		}
 	}
-	if n := a.Stats().TxPackets + b.Stats().TxPackets; sent != n || sent < 4*uint64(len(msg))/8192 {
+	if sent != n || sent < 4*uint64(len(msg))/8192 {
 		t.Errorf("the tap saw %d datagrams sent, the endpoints counted %d", sent, n)
 	}
 	if len(ports) < 3 {
@@ -133,9 +140,13 @@ func TestTapBeforeSealing(t *testing.T) {
 	wait(t, b.rx, a)
 	wait(t, a.tx, b)
 	mu.Lock()
+	received := maps.Clone(seen[0])
+	mu.Unlock()
+	_, _ = a.Stats(), b.Stats() // each waits for a turn that has sent and not yet told the tap
+	mu.Lock()
 	defer mu.Unlock()
 	data := 0
-	for h, got := range seen[0] {
+	for h, got := range received {
 		sent, ok := seen[1][h]
 		if !ok || !bytes.Equal(sent.data, got.data) {
 			t.Errorf("received %v: %x, sent %x", h, got.data, sent.data)
