@@ -23,5 +23,5 @@ func (c *Comm) barrier(ctx context.Context) error {
 
 // choose picks the algorithm of a collective.
 func (c *Comm) choose(k Kind, bytes, count int) Algorithm {
-	return c.w.cfg.Choose(Call{Kind: k, Ranks: c.size, Bytes: bytes, Count: count})
+	return c.w.cfg.Choose(Call{Kind: k, Ranks: c.size, Bytes: bytes, Count: count, OneHost: c.w.oneHost})
 }

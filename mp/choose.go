@@ -37,6 +37,9 @@ type Call struct {
 	Ranks int
 	Bytes int // of a block: the vector of a reduction, what each rank gives of an Allgather
 	Count int // elements of it
+	// OneHost says that all ranks of the world are on one host, at loopback addresses: then it
+	// counts how many bytes go in all, not how many each rank sends.
+	OneHost bool
 }
 
 // Sizes at which the choice changes, in bytes.
@@ -45,6 +48,7 @@ const (
 	shortAllreduce = 16 << 10
 	shortGather    = 4 << 10
 	shortAllgather = 4 << 10
+	pairAllreduce  = 64 << 10 // of two ranks
 	midAllreduce   = 1 << 20
 	shortAlltoall  = 32 << 10
 )
@@ -55,7 +59,7 @@ func Choice(c Call) Algorithm {
 	case KindBarrier:
 		return Dissemination
 	case KindBcast:
-		if c.Bytes > shortBcast && c.Ranks > 3 {
+		if c.Bytes > shortBcast && c.Ranks > 3 && !c.OneHost {
 			return ScatterAllgather
 		}
 		return Binomial
@@ -66,9 +70,11 @@ func Choice(c Call) Algorithm {
 		return Binomial
 	case KindAllreduce:
 		switch {
-		case c.Bytes <= shortAllreduce || c.Ranks < 3 && c.Bytes <= midAllreduce || c.Count < c.Ranks:
+		case c.Bytes <= shortAllreduce || c.Ranks < 3 && c.Bytes <= pairAllreduce || c.Count < c.Ranks:
 			return RecursiveDoubling
-		case c.Bytes <= midAllreduce || c.Ranks < 3: // two ranks send as much either way, but each computes half
+		case c.Ranks < 3: // each computes half, and segments overlap
+			return Pairwise
+		case c.Bytes <= midAllreduce:
 			return Rabenseifner
 		}
 		return Ring

@@ -118,7 +118,7 @@ var collectives = []collective{
 		},
 	},
 	{
-		kind: mp.KindAllreduce, algs: []mp.Algorithm{mp.RecursiveDoubling, mp.Ring, mp.Rabenseifner},
+		kind: mp.KindAllreduce, algs: []mp.Algorithm{mp.RecursiveDoubling, mp.Ring, mp.Rabenseifner, mp.Pairwise},
 		do: func(ctx context.Context, c *mp.Comm, n, root int) error {
 			v := vec(c.Rank(), n)
 			if err := mp.Allreduce(ctx, c, v, v, mp.Sum); err != nil {
@@ -128,7 +128,7 @@ var collectives = []collective{
 		},
 		messages: func(a mp.Algorithm, p int) int {
 			switch a {
-			case mp.Ring:
+			case mp.Ring, mp.Pairwise:
 				return 2 * p * (p - 1)
 			case mp.Rabenseifner:
 				return foldedMessages(p, 2*log2(p))
@@ -392,7 +392,7 @@ func TestBcastInSegments(t *testing.T) {
 // An Allreduce whose slices share no memory leaves in as it is. Rank 0 is late, so all that the
 // others can send it is there before it combines anything.
 func TestAllreduceLeavesIn(t *testing.T) {
-	for _, a := range []mp.Algorithm{mp.RecursiveDoubling, mp.Ring, mp.Rabenseifner} {
+	for _, a := range []mp.Algorithm{mp.RecursiveDoubling, mp.Ring, mp.Rabenseifner, mp.Pairwise} {
 		for _, ranks := range []int{1, 2, 3, 4, 8} {
 			synctest.Test(t, func(t *testing.T) {
 				worlds := mp.MemoryWorlds(ranks, func(mp.Call) mp.Algorithm { return a })
@@ -412,6 +412,54 @@ func TestAllreduceLeavesIn(t *testing.T) {
 				}))
 			})
 		}
+	}
+}
+
+// A long Allreduce by pairs goes in segments, those of a result behind those of the parts.
+func TestAllreduceInSegments(t *testing.T) {
+	for _, ranks := range []int{2, 3} {
+		for _, apart := range []bool{true, false} {
+			synctest.Test(t, func(t *testing.T) {
+				worlds := mp.MemoryWorlds(ranks, func(mp.Call) mp.Algorithm { return mp.Pairwise })
+				ok(t, all(worlds, func(c *mp.Comm) error {
+					const segments = 4
+					n := ranks*segments*(128<<10)/8 - 5 // the last part is shorter
+					in, out := vec(c.Rank(), n), make([]int64, n)
+					if !apart {
+						out = in
+					}
+					before := c.Parts()
+					if err := mp.Allreduce(context.Background(), c, in, out, mp.Sum); err != nil {
+						return err
+					}
+					if sent := c.Parts() - before; sent != 2*(ranks-1)*segments {
+						t.Errorf("rank %d of %d sent %d messages", c.Rank(), ranks, sent)
+					}
+					return same("out", out, sumOf(ranks, n))
+				}))
+			})
+		}
+	}
+}
+
+// Ranks of one host pass a long message on by a tree, which moves the fewest bytes in all; those of
+// several hosts divide it, so that each sends few.
+func TestChoiceOfLongBcast(t *testing.T) {
+	for one, want := range map[bool]mp.Algorithm{true: mp.Binomial, false: mp.ScatterAllgather} {
+		if got := mp.Choice(mp.Call{Kind: mp.KindBcast, Ranks: 8, Bytes: 1 << 20, OneHost: one}); got != want {
+			t.Errorf("on one host %v: %v", one, got)
+		}
+	}
+	var asked atomic.Int32
+	cfg := mp.Config{Choose: func(c mp.Call) mp.Algorithm {
+		if c.OneHost {
+			asked.Add(1)
+		}
+		return mp.Choice(c)
+	}}
+	mptest.RunWith(t, 2, cfg, func(c *mp.Comm) { ok(t, mp.Bcast(limit(t), c, make([]int64, 8), 0)) })
+	if asked.Load() == 0 {
+		t.Error("ranks at 127.0.0.1 are not said to be on one host")
 	}
 }
 

@@ -194,7 +194,9 @@ func (w *World) place() {
 	}
 	w.sealed = !w.cfg.Clear && !here && w.cfg.Exchange == nil && w.cfg.Endpoint.Security == nil
 	// From a loopback address one reaches this host alone, and no wire that damages packets.
-	if ip, err := netip.ParseAddr(w.cfg.Address); err == nil && ip.IsLoopback() && !w.sealed && !w.cfg.Endpoint.Tuning.Trimming {
+	ip, err := netip.ParseAddr(w.cfg.Address)
+	w.oneHost = err == nil && ip.IsLoopback()
+	if w.oneHost && !w.sealed && !w.cfg.Endpoint.Tuning.Trimming {
 		w.cfg.Endpoint.NoCRC = true
 	}
 }

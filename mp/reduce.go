@@ -149,6 +149,9 @@ func allreduceInto[T Number](ctx context.Context, c *Comm, in, out []T, op Op[T]
 	if a == Rabenseifner && c.size > 1 && c.size&(c.size-1) == 0 && !overlap(in, out) {
 		return rabenseifner(ctx, c, in, out, op, fold{p: c.size, v: c.rank})
 	}
+	if a == Pairwise && !overlap(in, out) {
+		return pairwise(ctx, c, in, out, op)
+	}
 	copy(out, in)
 	return allreduce(ctx, c, out, op, a)
 }
@@ -172,6 +175,8 @@ func allreduce[T Number](ctx context.Context, c *Comm, acc []T, op Op[T], a Algo
 		return folded(ctx, c, acc, op, func(ctx context.Context, c *Comm, acc []T, op Op[T], n fold) error {
 			return rabenseifner(ctx, c, acc, acc, op, n)
 		})
+	case Pairwise:
+		return pairwise(ctx, c, acc, acc, op)
 	}
 	return folded(ctx, c, acc, op, doubling[T])
 }
@@ -305,6 +310,83 @@ func rabenseifner[T Number](ctx context.Context, c *Comm, own, acc []T, op Op[T]
 		}
 	}
 	return nil
+}
+
+// pairSegment is how long a segment of pairwise is, in bytes: more than is copied at once, and so
+// little that it stays in a processor's second cache from its arrival until it has left.
+const pairSegment = 128 << 10
+
+// pairwise has each rank combine one part of the vector, which all others send to it, and send
+// them the result. Long parts go in segments: while one is combined the next comes, and its
+// result leaves before the last has come. own is the vector of this rank, as of rabenseifner.
+func pairwise[T Number](ctx context.Context, c *Comm, own, acc []T, op Op[T]) error {
+	if c.size == 1 {
+		copy(acc, own)
+		return nil
+	}
+	apart := unsafe.SliceData(own) != unsafe.SliceData(acc)
+	each := (len(acc) + c.size - 1) / c.size // numbers of a part, at most
+	bytes := each * int(unsafe.Sizeof(*new(T)))
+	segments := max(1, (bytes+pairSegment-1)/pairSegment)
+	of := func(v []T, rank, s int) []T { return span(span(v, rank, c.size), s, segments) }
+	mine := func(s int) []T { return of(acc, c.rank, s) }
+	in := scratch[T](c, 1, (c.size-2)*each+len(span(acc, c.rank, c.size)))
+	// arriving is where a segment of the own part is received from the k-th of the others.
+	arriving := func(k, s int) []T {
+		if apart && k == 0 {
+			return mine(s)
+		}
+		return span(in[k*each:][:len(span(acc, c.rank, c.size))], s, segments)
+	}
+	// all calls f for each segment and each other rank, the k-th of them.
+	all := func(f func(s, k, rank int) error) error {
+		for s := range segments {
+			for k := range c.size - 1 {
+				if err := f(s, k, (c.rank+1+k)%c.size); err != nil {
+					return err
+				}
+			}
+		}
+		return nil
+	}
+	results := func(s, _, rank int) error { return c.await(rank, bytesOf(of(acc, rank, s))) }
+	err := all(func(s, k, rank int) error { return c.await(rank, bytesOf(arriving(k, s))) })
+	if err == nil && apart {
+		err = all(results)
+	}
+	if err == nil {
+		err = all(func(s, _, rank int) error { return c.put(rank, bytesOf(of(own, rank, s))) })
+	}
+	if err != nil {
+		return err
+	}
+	err = all(func(s, k, _ int) error {
+		part := arriving(k, s)
+		if err := c.awaited(ctx, bytesOf(part)); err != nil {
+			return err
+		}
+		if apart && k == 0 {
+			part = of(own, c.rank, s)
+		}
+		op(mine(s), part)
+		for to := range c.size {
+			if k == c.size-2 && to != c.rank {
+				if err := c.put(to, bytesOf(mine(s))); err != nil {
+					return err
+				}
+			}
+		}
+		return nil
+	})
+	if err == nil && !apart {
+		if err = c.sent(ctx); err == nil { // what comes goes where that was
+			err = all(results)
+		}
+	}
+	if err != nil {
+		return err
+	}
+	return all(func(s, _, rank int) error { return c.awaited(ctx, bytesOf(of(acc, rank, s))) })
 }
 
 // A half is what a place has of a vector that a power of two of places divide: the parts from

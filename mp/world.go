@@ -22,6 +22,7 @@ type World struct {
 	job        string
 	launcher   string
 	sealed     bool
+	oneHost    bool          // all ranks are on this host
 	id         uint32        // the JobID that the program has named, 0 if none
 	spin       time.Duration // of waits: 0 is the provider's choice, negative none
 	ex         Exchange
