@@ -368,7 +368,7 @@ func (f *FEP) ackIn(d *dgram.Datagram, b []byte, p *pds.PDC) {
 			f.dropInvalid(err)
 			return
 		}
-	case wire.NextRspData:
+	case wire.NextRspData, wire.NextRspDataSmall:
 		if p == nil {
 			f.pds.ReceiveAckOf(&f.rx.in, nil, a, nil) // of a PDC that is gone
 			return
@@ -399,7 +399,16 @@ func (f *FEP) ackIn(d *dgram.Datagram, b []byte, p *pds.PDC) {
 // readAck processes an ACK with read data (S-RMA-12), which counts if the ACK answers the packet that
 // asked for it.
 func (f *FEP) readAck(p *pds.PDC, a *wire.Ack, b []byte) {
-	h, n, err := wire.ParseRspData(b)
+	var h wire.RspData
+	var n int
+	var err error
+	if a.Next == wire.NextRspDataSmall {
+		var small wire.RspDataSmall
+		small, n, err = wire.ParseRspDataSmall(b)
+		h = f.ses.SmallData(p.Slot, &small)
+	} else {
+		h, n, err = wire.ParseRspData(b)
+	}
 	if err != nil {
 		f.dropInvalid(err)
 		return

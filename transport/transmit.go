@@ -457,6 +457,10 @@ func (f *FEP) drain(now time.Duration, p *peer, ln *lane) laneState {
 			continue
 		}
 		n := int(pc.Len) + f.form.reqLen
+		small := pc.Kind&piece.Small != 0
+		if small {
+			n -= wire.ReqStdLen - wire.ReqSmallLen
+		}
 		if !same || !f.out.room(n) {
 			state = laneMore
 			break
@@ -465,7 +469,12 @@ func (f *FEP) drain(now time.Duration, p *peer, ln *lane) laneState {
 			break
 		}
 		pdc.Push(now, pc, n+f.form.overhead, uint8(path))
-		b := pdc.Header(f.join(pdc.Remote(), path, n, classNew))
+		b := f.join(pdc.Remote(), path, n, classNew)
+		if small {
+			b = f.smallHeader(pdc, pc, b)
+		} else {
+			b = pdc.Header(b)
+		}
 		f.joined(f.ses.AppendPiece(b, pc))
 		if pdc.Nearly() {
 			f.askAck()
@@ -509,6 +518,15 @@ func (f *FEP) drain(now time.Duration, p *peer, ln *lane) laneState {
 	return state
 }
 
+// smallHeader is pdc.Header for a piece with the small header. The answer to a read names its PSN.
+func (f *FEP) smallHeader(pdc *pds.PDC, pc piece.Piece, b []byte) []byte {
+	b, psn := pdc.SmallHeader(b)
+	if pc.Kind&piece.Ask != 0 {
+		f.ses.AskedAs(handle(pc), psn)
+	}
+	return b
+}
+
 // drainLost moves lost packets into the train. It returns the offset of the last request
 // among them, -1 if there is none. It returns false if a lost packet found no room.
 func (f *FEP) drainLost(now time.Duration, pdc *pds.PDC, path int) (last int, ok bool) {
@@ -534,6 +552,9 @@ func (f *FEP) drainLost(now time.Duration, pdc *pds.PDC, path int) (last int, ok
 			continue
 		}
 		b = a.Req.Append(b)
+		if a.Piece.Kind&(piece.Small|piece.Ask|piece.Void) == piece.Small|piece.Ask {
+			f.ses.AskedAs(handle(a.Piece), a.Req.PSN)
+		}
 		b = f.ses.Append(b, a.Piece)
 		f.joined(b)
 		f.stats.TxData++

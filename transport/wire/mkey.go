@@ -18,6 +18,13 @@ const (
 	mkeyOptimizedRKey uint64 = 1<<12 - 1
 )
 
+// MKeySmall returns the resource index by which the small header names the region of a key that allows no
+// RUDI: the RKEY. It returns false if the header cannot name it, because OPTIMIZED is not set, or more is
+// than OPTIMIZED and the RKEY.
+func MKeySmall(key uint64) (ri uint16, ok bool) {
+	return uint16(key & mkeyOptimizedRKey), key&^mkeyOptimizedRKey == MKeyOptimized
+}
+
 // MKeyValid reports whether the layout of a memory key is right.
 func MKeyValid(key uint64) bool {
 	return key&mkeyReserved == 0 && (key&MKeyOptimized == 0 || key&MKeyRKey <= mkeyOptimizedRKey)

@@ -259,6 +259,12 @@ func (p *PDC) Header(b []byte) []byte {
 	return wire.AppendPlainReq(b, p.reqType(), int16((tx.una - 1).Sub(psn)), psn, p.id, p.remoteID)
 }
 
+// SmallHeader is Header for a piece of the kind Small. It also returns the PSN.
+func (p *PDC) SmallHeader(b []byte) ([]byte, wire.PSN) {
+	psn := p.tx.nxt - 1
+	return p.header(psn, p.tx.at(psn)).Append(b), psn
+}
+
 // reqType is the PDS type of requests on this PDC.
 func (p *PDC) reqType() wire.Type {
 	if p.mode == wire.ROD {
@@ -285,11 +291,15 @@ func (p *PDC) header(psn wire.PSN, k *txPkt) *wire.Req {
 	}
 	p.tx.clearOwed = false
 	h.ClearOff = int16(p.clearPSN().Sub(psn))
-	if !p.initiator && k.piece.Returns() {
+	small := k.piece.Kind&piece.Small != 0
+	switch {
+	case !p.initiator && k.piece.Returns():
 		h.Next = wire.NextRspData
-		if k.piece.Kind&piece.Small != 0 {
+		if small {
 			h.Next = wire.NextRspDataSmall
 		}
+	case small && !k.piece.Void():
+		h.Next = wire.NextReqSmall
 	}
 	if p.remoteID == 0 {
 		h.Flags |= wire.FlagSYN

@@ -35,7 +35,8 @@ const (
 	Last Kind = 0x80 // the message has no piece after this one
 	// Atomic is an atomic operation, which is never cut.
 	Atomic Kind = 0x100
-	// Small, of read data, means that it answers a request without a message id.
+	// Small means the small header. Of read data it says that it answers a request without a message id. Of
+	// a write or a read it is combined with Last.
 	Small Kind = 0x200
 	// Loan is a message whose bytes the target reads: it carries none, and says where they are.
 	Loan Kind = 0x400

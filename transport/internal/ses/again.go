@@ -191,10 +191,13 @@ func (s *SES) rewind(m *send, again bool) {
 		delete(s.recuts, m.self)
 	}
 	m.phase, m.next = phaseData, 0
+	if m.cause == Rejected {
+		m.small = false
+	}
 	if m.read != nil {
 		s.reask(m)
 	}
-	if m.read != nil || m.operands != 0 || m.loan != nil {
+	if m.read != nil || m.operands != 0 || m.loan != nil || m.small {
 		m.phase = phaseAsk
 	}
 	if again {

@@ -88,11 +88,14 @@ func (s *SES) result(m *send, rsp *wire.Rsp) {
 	if rsp.RC == wire.RCNull || rsp.RC == wire.RCOK {
 		return
 	}
-	if rsp.RC == wire.RCBadGeneration {
+	if rsp.RC == wire.RCBadGeneration && !m.small {
 		s.adopt(m, rsp.Gen)
 	}
 	if m.cause == OK { // S-ERR-01: the first error wins
 		m.cause, m.rc = Rejected, rsp.RC
+		if m.small && rsp.RC == wire.RCBadIndex {
+			m.rc = wire.RCBadMKey // its resource index is the RKEY
+		}
 	}
 	switch m.phase {
 	case phaseData, phaseAsk:
@@ -408,7 +411,7 @@ func (s *SES) endSend(m *send) {
 		s.endRead(m)
 	}
 	m.hdr.BufOff, m.checking, m.operands, m.commit, m.match = 0, false, 0, commitNone, false
-	m.mayLend = false
+	m.mayLend, m.small = false, false
 	if len(s.recuts) != 0 {
 		delete(s.recuts, m.self)
 	}

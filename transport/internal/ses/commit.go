@@ -32,6 +32,7 @@ func commits(op *Op) bool {
 // askCommit makes a write that its target has executed the question that has it made durable.
 func (s *SES) askCommit(m *send) {
 	s.freeBytes(m)
+	m.small = false
 	m.block = noBlock
 	if m.operands != 0 {
 		m.hdr.ReqLen, m.operands = m.operands, 0

@@ -169,6 +169,9 @@ func (s *SES) IdempotentAnswer(p piece.Piece, rsp *wire.Rsp, h *wire.RspData, da
 // isForRUD reports whether the target of a read by RUDI has refused what it may allow by RUD: its packets
 // take less than was asked for, or it does not know yet that this side is no forgery.
 func (m *send) isForRUD() bool {
+	if m.small && m.read != nil && !m.ordered && m.cause == Rejected && m.rc == wire.RCUnsupportedSize {
+		return true
+	}
 	return m.read != nil && m.read.pdc == NoPDC && m.cause == Rejected && (m.rc == wire.RCUnsupportedSize || m.rc == wire.RCPermViolation)
 }
 

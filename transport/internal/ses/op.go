@@ -48,6 +48,9 @@ type Op struct {
 	// Key and RemoteAddr name the memory of the peer that a write or a read accesses: the key of
 	// a region, and the address of the first byte in it.
 	Key, RemoteAddr uint64
+	// Optimized says that the peer takes small request headers (wire.CapOptimized). A write or a read goes
+	// with one if it can (R-RMA-13).
+	Optimized bool
 	// AMO says what an atomic operation does; nil for others.
 	AMO *AMO
 	// Inject copies the bytes at once: the caller may reuse them when Send returns.

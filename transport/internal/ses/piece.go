@@ -48,6 +48,8 @@ func (s *SES) peekRare(h Handle, m *send, mtu uint32) (piece.Piece, bool) {
 		return s.peekRecut(h, m, mtu), true
 	case m.phase == phaseAsk && m.loan != nil:
 		return s.peekLoan(h, m)
+	case m.phase == phaseAsk && m.smallWrite():
+		return s.peekSmall(h, m, mtu)
 	case m.phase == phaseAsk:
 		return s.peekAsk(h, m, mtu)
 	}
@@ -58,7 +60,7 @@ func (s *SES) peekRare(h Handle, m *send, mtu uint32) (piece.Piece, bool) {
 // counts them until then. It returns 0 if the message ended.
 func (s *SES) Left(h Handle) (n int) {
 	_, m := s.lookup(h)
-	if m == nil || m.phase != phaseData && m.phase != phaseError && m.phase != phaseRecut && (m.phase != phaseAsk || m.operands == 0 && m.loan == nil) {
+	if m == nil || m.phase != phaseData && m.phase != phaseError && m.phase != phaseRecut && (m.phase != phaseAsk || m.operands == 0 && m.loan == nil && !m.smallWrite()) {
 		return 0
 	}
 	if m.loan != nil {
@@ -115,7 +117,7 @@ func (w Whole) Append(b []byte, n int) []byte {
 	return append(m.hdr.Append(b), m.buf...)
 }
 
-// Append appends the standard header and the payload of a piece that was handed out and is
+// Append appends the header, which is the standard one except for a piece of the kind Small, and the payload of a piece that was handed out and is
 // neither answered nor failed (S-HDR-05). Retransmissions are encoded anew in this way.
 func (s *SES) Append(b []byte, p piece.Piece) []byte { return s.encode(b, p, false) }
 
@@ -134,6 +136,8 @@ func (s *SES) encode(b []byte, p piece.Piece, first bool) []byte {
 		}
 	case p.Kind&(piece.Void|piece.Noop) != 0:
 		return s.encodeEmpty(b, m, p)
+	case p.Kind&piece.Small != 0:
+		return s.encodeSmallReq(b, m, p, first)
 	case p.Kind&piece.End != 0:
 		if first {
 			m.took(p)

@@ -14,15 +14,17 @@ import (
 // A reading is what a send needs if it is a read.
 type reading struct {
 	m          *send
-	pdc        uint32  // by which it goes, see On
-	flow       *asking // of that PDC
-	due        uint32  // bytes that were asked for and did not come, each part as long as step
-	step       uint32  // bytes that each piece but the last asks for; 0 before the first
-	got, edges uint32  // bytes that came, and the sum of span over them
-	epoch      uint32  // sweep in which something came last
-	commit     bool    // it asks for durability: one answer without bytes is to come
-	promised   bool    // the target has said that the answer comes later: to commit, or when a receive matches
-	into       []byte  // where the old values go if it fetches
+	pdc        uint32   // by which it goes, see On
+	flow       *asking  // of that PDC
+	due        uint32   // bytes that were asked for and did not come, each part as long as step
+	step       uint32   // bytes that each piece but the last asks for; 0 before the first
+	got, edges uint32   // bytes that came, and the sum of span over them
+	epoch      uint32   // sweep in which something came last
+	psn        wire.PSN // of its packet, if byPSN
+	byPSN      bool     // listed in SES.readsByPSN: its request has no message id
+	commit     bool     // it asks for durability: one answer without bytes is to come
+	promised   bool     // the target has said that the answer comes later: to commit, or when a receive matches
+	into       []byte   // where the old values go if it fetches
 	fetched    wire.AtomicType
 }
 
@@ -60,7 +62,7 @@ func (rd *reading) asked() uint32 {
 // ask makes a send that was just accepted a read, and returns its opcode and key.
 func (s *SES) ask(m *send, op *Op) (wire.Opcode, uint64) {
 	m.odd, m.early, m.phase = true, false, phaseAsk
-	m.hdr.BufOff = op.RemoteAddr
+	m.hdr.BufOff, m.small = op.RemoteAddr, op.small()
 	s.readInto(m, nil)
 	return wire.OpRead, op.Key
 }
@@ -114,6 +116,9 @@ func (s *SES) joinFlow(rd *reading) {
 
 // leaveFlow undoes joinFlow.
 func (s *SES) leaveFlow(rd *reading) {
+	if rd.byPSN {
+		s.forgetPSN(rd)
+	}
 	f := rd.flow
 	if f == nil {
 		return
@@ -190,6 +195,9 @@ func (s *SES) peekAsk(h Handle, m *send, mtu uint32) (piece.Piece, bool) {
 	p := piece.Piece{Msg: uint32(h), Off: m.next, Kind: piece.Ask}
 	if m.next+n == m.hdr.ReqLen {
 		p.Kind |= piece.Last
+	}
+	if m.small {
+		s.askSmall(m, &p, mtu)
 	}
 	return p, true
 }
@@ -271,8 +279,8 @@ func (s *SES) tookAsk(m *send, p piece.Piece, n uint32) {
 
 // returned executes a packet of the return direction: read data.
 func (s *SES) returned(src *Source, next wire.NextHdr, b []byte) *Result {
-	if next != wire.NextRspData {
-		return s.bad(ReasonNextHdr) // the answer to a small request, which this side does not send
+	if next == wire.NextRspDataSmall {
+		return s.returnedSmall(src, b)
 	}
 	h, n, err := wire.ParseRspData(b)
 	if err != nil {

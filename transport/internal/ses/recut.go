@@ -75,7 +75,7 @@ func (s *SES) Noop(h Handle) piece.Piece {
 // has not executed the piece of h for which it stands, and never will.
 func (s *SES) Voided(h Handle, rsp *wire.Rsp) bool {
 	_, m := s.lookup(h)
-	return m != nil && rsp != nil && rsp.Opcode == wire.RspResponse && rsp.RC != wire.RCOK && rsp.RC != wire.RCNull && rsp.MsgID != m.hdr.MsgID
+	return m != nil && rsp != nil && rsp.Opcode == wire.RspResponse && rsp.RC != wire.RCOK && rsp.RC != wire.RCNull && rsp.MsgID != m.hdr.MsgID && (rsp.MsgID != 0 || !m.small)
 }
 
 // Untouched reports whether n bytes are all that was handed out of a message.
@@ -93,7 +93,7 @@ func (s *SES) Recut(h Handle, p piece.Piece) bool {
 		return false
 	}
 	m.open--
-	m.odd = true
+	m.odd, m.small = true, false
 	if m.deferred && m.cause == OK {
 		if m.open == 0 && m.phase == phaseSent {
 			s.allAnswered(m)

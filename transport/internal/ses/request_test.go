@@ -258,9 +258,14 @@ func TestRequestTooShort(t *testing.T) {
 			t.Fatal(n, got)
 		}
 	}
-	for _, next := range []wire.NextHdr{wire.NextNone, wire.NextRsp, wire.NextRspDataSmall, 7, 15} {
+	for _, next := range []wire.NextHdr{wire.NextNone, wire.NextRsp, 7, 15} {
 		if got := answer(g.Request(&srcA, next, pkt)); got != "bad 2" {
 			t.Fatal(next, got)
+		}
+	}
+	for n := range wire.RspDataSmallLen {
+		if got := answer(g.Request(&srcA, wire.NextRspDataSmall, pkt[:n])); got != "bad 1" {
+			t.Fatal(n, got)
 		}
 	}
 	g.rest()

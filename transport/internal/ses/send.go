@@ -33,7 +33,7 @@ const (
 	phaseReady
 	phaseResult
 	phaseRecut // parts of pieces are to be sent before what follows
-	phaseAsk   // of a read, an atomic operation and a rendezvous send, in place of phaseData
+	phaseAsk   // of a read, an atomic operation, a rendezvous send and a write with the small header, in place of phaseData
 	phaseDeferred
 	phaseLent // the target has its announcement, and is to read it
 )
@@ -89,8 +89,9 @@ type send struct {
 	withData bool          // of LevelCommit: header data goes with the question
 	sweeps   uint8         // phaseDeferred, phaseLent: how many there were since its target was heard about it
 	mayLend  bool          // it goes by rendezvous if its target turns out to read such sends
+	small    bool          // it goes with the small header, if one packet carries it
 
-	_ [29]byte // whole cache lines
+	_ [28]byte // whole cache lines
 }
 
 // A commitStage is how far a send of LevelCommit is.

@@ -236,6 +236,7 @@ type outgoing struct {
 	numResources int
 	watched      []*resource         // all of them, and some that were forgotten
 	reads        map[uint16]*reading // by message id: those that are queued on a PDC
+	readsByPSN   map[psnKey]*reading // those whose request has no message id
 	lastRead     *reading            // of reads: that of the latest data, nil if it may have ended
 	asking       map[uint32]*asking  // by PDC
 	idleAsking   []*asking

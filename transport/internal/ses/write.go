@@ -11,6 +11,9 @@ import "github.com/uetkit/uetkit/transport/wire"
 func (s *SES) aim(m *send, op *Op) (wire.Opcode, uint64) {
 	m.odd = true
 	m.hdr.BufOff = op.RemoteAddr
+	if m.small = op.small(); m.small {
+		m.phase = phaseAsk
+	}
 	return wire.OpWrite, op.Key
 }
 

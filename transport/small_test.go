@@ -1,0 +1,183 @@
+package transport
+
+import (
+	"bytes"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/uetkit/uetkit/transport/wire"
+)
+
+// smallKey is the key of a region that the small header reaches.
+const smallKey = wire.MKeyOptimized | 0x123
+
+// headers counts the requests that pass a pipe, by their next header.
+func (p *pipe) headers() map[wire.NextHdr]int {
+	seen := map[wire.NextHdr]int{}
+	drop := p.drop
+	p.drop = func(to *FEP, b []byte) bool {
+		if t := wire.Type(b[0] >> 3); t == wire.TypeRUDReq || t == wire.TypeRODReq {
+			seen[wire.NextHdr(b[0]&7)<<1|wire.NextHdr(b[1]>>7)]++
+		}
+		return drop != nil && drop(to, b)
+	}
+	return seen
+}
+
+func TestSmallHeaders(t *testing.T) {
+	// R-RMA-13: what goes with the small header, and what keeps the standard one.
+	for _, c := range []struct {
+		name  string
+		op    Op
+		n     int
+		small bool
+	}{
+		{"write", Op{Kind: OpWrite, Key: smallKey}, 100, true},
+		{"write of nothing", Op{Kind: OpWrite, Key: smallKey}, 0, true},
+		{"write, one packet", Op{Kind: OpWrite, Key: smallKey}, 1024, true},
+		{"write, two packets", Op{Kind: OpWrite, Key: smallKey}, 1025, false},
+		{"visible write", Op{Kind: OpWrite, Key: smallKey, Level: LevelDelivery}, 100, true},
+		{"ordered write", Op{Kind: OpWrite, Key: smallKey, Ordered: true}, 100, true},
+		{"injected write", Op{Kind: OpWrite, Key: smallKey, Inject: true}, 100, true},
+		{"fenced write", Op{Kind: OpWrite, Key: smallKey, Fence: true}, 100, true},
+		{"write with data", Op{Kind: OpWrite, Key: smallKey, HasData: true, Data: 7}, 100, false},
+		{"write, other key", Op{Kind: OpWrite, Key: 5}, 100, false},
+		{"write, RUDI allowed", Op{Kind: OpWrite, Key: smallKey + 1 | wire.MKeyIdempotent}, 100, false},
+		{"read in an ACK", Op{Kind: OpRead, Key: smallKey}, 16, true},
+		{"read", Op{Kind: OpRead, Key: smallKey}, 100, true},
+		{"read of nothing", Op{Kind: OpRead, Key: smallKey}, 0, true},
+		{"ordered read", Op{Kind: OpRead, Key: smallKey, Ordered: true}, 100, true},
+		{"read, one packet", Op{Kind: OpRead, Key: smallKey}, 1024, true},
+		{"read, two packets", Op{Kind: OpRead, Key: smallKey}, 1025, false},
+		{"read, other key", Op{Kind: OpRead, Key: 5}, 100, false},
+	} {
+		for _, able := range []bool{true, false} {
+			t.Run(fmt.Sprint(c.name, able), func(t *testing.T) {
+				p := newPipe(t, nil)
+				mem := pattern(3000, 1)
+				for _, key := range []uint64{smallKey, smallKey + 1 | wire.MKeyIdempotent, 5} {
+					if _, err := p.b.Register(RegionConfig{Key: key, Buf: mem, Access: RemoteRead | RemoteWrite, Endpoint: AllEndpoints}); err != nil {
+						t.Fatal(err)
+					}
+				}
+				seen := p.headers()
+				for i := range 3 { // the PDC is opened by the first
+					op := c.op
+					op.Peer, op.RI, op.RemoteAddr, op.Optimized, op.Context = p.toB, 15, 100, able, "op"
+					op.Buf = pattern(c.n, byte(i+50))
+					p.post(p.a, op)
+					p.exchange()
+					p.want(p.a, "op ok")
+					if !bytes.Equal(mem[100:100+c.n], op.Buf) {
+						t.Error("other bytes")
+					}
+				}
+				for p.b.NextEvent() != nil {
+				}
+				want := wire.NextReqStd
+				if c.small && able {
+					want = wire.NextReqSmall
+				}
+				if seen[wire.NextReqStd]+seen[wire.NextReqSmall] != seen[want] {
+					t.Errorf("headers %v", seen)
+				}
+				p.pass()
+				p.checkIdle()
+			})
+		}
+	}
+}
+
+func TestSmallLoss(t *testing.T) {
+	// R-RMA-13: requests, ACKs and read data that are lost are sent again, and a request is executed once.
+	for _, ordered := range []bool{false, true} {
+		for _, each := range []int{2, 3, 5, 7} {
+			t.Run(fmt.Sprint(ordered, each), func(t *testing.T) {
+				p := newPipe(t, nil)
+				mem := make([]byte, 50000)
+				if _, err := p.b.Register(RegionConfig{Key: smallKey, Buf: mem, Access: RemoteRead | RemoteWrite, Endpoint: AllEndpoints, CountsReads: true, Counts: true}); err != nil {
+					t.Fatal(err)
+				}
+				k := 0
+				p.drop = func(*FEP, []byte) bool { k++; return k%each == 1 }
+				seen := p.headers()
+				const n = 40
+				var bufs [n][]byte
+				for i := range n {
+					op := Op{Kind: OpWrite, Peer: p.toB, RI: 15, Key: smallKey, RemoteAddr: uint64(1000 * i), Buf: pattern(i*20, byte(i)), Ordered: ordered, Optimized: true, Context: "w"}
+					bufs[i] = op.Buf
+					p.post(p.a, op)
+				}
+				wait := func(want int) {
+					t.Helper()
+					got := 0
+					for end := p.now + 20*time.Second; p.now < end && got < want; p.now += 100 * time.Microsecond {
+						p.a.Advance(p.now)
+						p.b.Advance(p.now)
+						p.exchange()
+						for e := p.a.NextEvent(); e != nil; e = p.a.NextEvent() {
+							if got++; e.Cause != OK {
+								t.Fatalf("%+v", e)
+							}
+						}
+					}
+					if got != want {
+						t.Fatalf("%d events, want %d", got, want)
+					}
+				}
+				wait(n)
+				var back [n][]byte
+				for i := range n {
+					back[i] = make([]byte, len(bufs[i]))
+					p.post(p.a, Op{Kind: OpRead, Peer: p.toB, RI: 15, Key: smallKey, RemoteAddr: uint64(1000 * i), Buf: back[i], Ordered: ordered, Optimized: true, Context: "r"})
+				}
+				wait(n)
+				for i := range n {
+					if !bytes.Equal(bufs[i], mem[1000*i:][:len(bufs[i])]) || !bytes.Equal(bufs[i], back[i]) {
+						t.Fatalf("other bytes in %d", i)
+					}
+				}
+				p.drop = nil
+				p.pass()
+				told := 0
+				for p.b.NextEvent() != nil {
+					told++
+				}
+				if told != 2*n || seen[wire.NextReqSmall] < 2*n || seen[wire.NextReqStd] != 0 {
+					t.Errorf("%d events at the target, headers %v", told, seen)
+				}
+				p.checkIdle()
+			})
+		}
+	}
+}
+
+func TestSmallRefused(t *testing.T) {
+	// S-RSP-04: the answer to a small request has no message id, and says what that to a standard one would. A
+	// resource index that is not there is a key that is not there.
+	p := newPipe(t, nil)
+	reg, err := p.b.Register(RegionConfig{Key: smallKey, Buf: make([]byte, 100), Access: RemoteWrite, Endpoint: AllEndpoints})
+	if err != nil {
+		t.Fatal(err)
+	}
+	do := func(kind OpKind, key, addr uint64, n int, want wire.RC) {
+		t.Helper()
+		p.post(p.a, Op{Kind: kind, Peer: p.toB, RI: 15, Key: key, RemoteAddr: addr, Buf: make([]byte, n), Optimized: true})
+		p.exchange()
+		if e := p.a.NextEvent(); e == nil || e.Kind != kind || e.RC != want || (e.Cause == Rejected) != (want != 0) {
+			t.Errorf("key %#x: %+v, want %v", key, e, want)
+		}
+	}
+	seen := p.headers()
+	do(OpWrite, smallKey+1, 0, 10, wire.RCBadMKey)
+	do(OpWrite, smallKey, 91, 10, wire.RCBadAddr)
+	do(OpRead, smallKey, 0, 10, wire.RCPermViolation)
+	do(OpWrite, smallKey, 90, 10, 0)
+	p.b.Deregister(reg)
+	do(OpWrite, smallKey, 90, 10, wire.RCBadMKey)
+	if seen[wire.NextReqSmall] != 5 || seen[wire.NextReqStd] != 0 {
+		t.Errorf("headers %v", seen)
+	}
+	p.checkIdle()
+}
