@@ -56,7 +56,7 @@ func TestSwarm(t *testing.T) {
 	n = len(list)
 	start := time.Now()
 	var next atomic.Int64
-	var bad, packets, trimmed, lagged, lagging, eighth, voided, needless, tallied, ops, bytes atomic.Int64
+	var bad, packets, trimmed, lagged, lagging, eighth, voided, needless, tallied, small, ops, bytes atomic.Int64
 	var mu sync.Mutex
 	var slowest time.Duration
 	var slow simtest.Variant
@@ -97,6 +97,7 @@ func TestSwarm(t *testing.T) {
 					eighth.Add(1)
 				}
 				tallied.Add(int64(res.Tallied))
+				small.Add(int64(res.Small))
 				ops.Add(int64(res.Ops))
 				bytes.Add(int64(res.Bytes))
 				if res.Err == nil && v.Seed%20 == 0 {
@@ -125,6 +126,9 @@ func TestSwarm(t *testing.T) {
 		t.Errorf("without a hole packets were taken for too long in %d seeds, want at most %d (F7)", needless.Load(), most)
 	}
 	t.Logf("atomic operations ended %d receives", tallied.Load())
+	if t.Logf("%d requests had the small header", small.Load()); n >= 200 && small.Load() < int64(n) {
+		t.Errorf("%d requests had the small header in %d seeds", small.Load(), n) // R-RMA-13
+	}
 	if n >= 200 && tallied.Load() == 0 {
 		t.Error("in no seed did an atomic operation end a receive")
 	}

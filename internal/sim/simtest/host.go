@@ -400,7 +400,7 @@ func (h *Host) post(o *Op) bool {
 			op.Key = o.Key
 		}
 	}
-	op.Idempotent = o.RUDI
+	op.Idempotent, op.Optimized = o.RUDI, o.Small
 	if o.Peer != Any {
 		op.Peer = h.Peer(o.Peer)
 		to := o.aim()
@@ -419,6 +419,9 @@ func (h *Host) post(o *Op) bool {
 	}
 	if o.RUDI {
 		op.Key |= wire.MKeyIdempotent
+	}
+	if o.Small {
+		op.Key |= wire.MKeyOptimized
 	}
 	// The caller may reuse the list of slices once Post returns.
 	err := h.FEP.Post(now, &op)

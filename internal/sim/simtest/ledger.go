@@ -109,6 +109,7 @@ type rxLife struct {
 
 // sentPSN is the packet with a PSN.
 type sentPSN struct {
+	form   uint8 // next_hdr of a write or a read
 	op     *Op
 	msg    uint16
 	off, n uint32
@@ -450,13 +451,14 @@ func (l *ledger) request(now time.Duration, r *record, to *Host) {
 		}
 		return
 	}
-	if r.next == nextRspData {
+	if r.returns() {
 		l.returns(r, s, to) // in the return direction, as dirOf has found
 		return
 	}
 	if !r.ses {
 		w.Failf("%s sends a request without standard header: %s", h.Name(), &r.reading)
 	}
+	l.form(r, s)
 	if op := l.loans[loanKey{to, to.Life(), r.tag}]; r.opcode == opRead && op != nil && w.Hosts[op.Peer] == h {
 		l.reads[msgKey{d, r.msgID}] = lentRead{op, int(r.bufOff)}
 	}
@@ -492,6 +494,26 @@ func (l *ledger) request(now time.Duration, r *record, to *Host) {
 		return
 	}
 	l.content(r, op)
+}
+
+// form checks which header a request has. The small one is of a write or a read without header data that is one
+// packet. A request that goes again has the header that it had, and what goes in its place the standard one.
+func (l *ledger) form(r *record, s *sentPSN) {
+	w, h := l.w, r.from
+	small := r.next == nextSmall
+	if small {
+		w.small++
+		if r.opcode != opWrite && r.opcode != opRead || r.hasHeader || !r.som || !r.eom || r.opcode == opWrite && r.n != int(r.reqLen) || r.opcode == opRead && r.n != 0 {
+			w.Failf("%s sends with the small header what it cannot say: %s", h.Name(), &r.reading)
+		}
+	}
+	switch r.opcode {
+	case opWrite, opRead:
+		if s.form != 0 && s.form != r.next {
+			w.Failf("%s sends PSN %d again with another header: %s", h.Name(), r.psn, &r.reading)
+		}
+		s.form = r.next
+	}
 }
 
 // returns checks what is returned of the memory of a rendezvous send: it is the message, and has not ended.
@@ -979,7 +1001,7 @@ func (l *ledger) taken(now time.Duration, r *record, to *Host, p *sim.Packet) {
 	case r.class == classData && r.dir != nil && r.dir.peer == to:
 		if rx := r.dir.at(to.Life()); !rx.got.has(r.idx) {
 			rx.got.set(r.idx)
-			if r.next == nextRspData || r.opcode == opRead || r.accesses() || r.opcode == opRTR {
+			if r.returns() || r.opcode == opRead || r.accesses() || r.opcode == opRTR {
 				l.w.progress = now
 			}
 			if r.opcode == opVoid {

@@ -43,6 +43,8 @@ type OpSpec struct {
 	Tally bool
 	// RUDI lets a read or a write go by RUDI.
 	RUDI bool
+	// Small has a read or a write name its memory by a key with OPTIMIZED, so that the small header reaches it.
+	Small bool
 	// WrongRI addresses an endpoint that does not exist.
 	WrongRI bool
 	// Note belongs to the application, which reads it from the Op.
@@ -151,7 +153,7 @@ func (s *OpSpec) String() string {
 	for _, f := range []struct {
 		on bool
 		n  string
-	}{{s.HasData, "data"}, {s.Inject, "inject"}, {s.Ordered, "ordered"}, {s.Silent, "silent"}, {s.Fence, "fence"}, {s.Pieces > 0, "iov"}, {s.WrongRI, "wrong-RI"}, {s.RUDI, "rudi"},
+	}{{s.HasData, "data"}, {s.Inject, "inject"}, {s.Ordered, "ordered"}, {s.Silent, "silent"}, {s.Fence, "fence"}, {s.Pieces > 0, "iov"}, {s.WrongRI, "wrong-RI"}, {s.RUDI, "rudi"}, {s.Small, "small"},
 		{s.tagged() && s.AnyClass, "any-tag"}, {s.BySource, "by-source"}} {
 		if f.on {
 			t += " " + f.n

@@ -57,7 +57,7 @@ type reading struct {
 
 	code uint8 // NACK
 
-	// Requests with a standard SES header.
+	// Requests with a standard or a small SES header.
 	ses       bool
 	opcode    uint8
 	som, eom  bool
@@ -104,8 +104,18 @@ const (
 // nackNoAnswerYet is the code of a NACK that says that the packet came, and that its answer is not ready.
 const nackNoAnswerYet = 0x18
 
-// nextRspData is the next_hdr of read data.
-const nextRspData = 5
+// The next_hdr of requests and of read data.
+const (
+	nextSmall        = 1
+	nextStd          = 3
+	nextRspData      = 5
+	nextRspDataSmall = 6
+)
+
+// returns reports whether it is read data.
+func (r *reading) returns() bool {
+	return r.class == classData && (r.next == nextRspData || r.next == nextRspDataSmall)
+}
 
 const (
 	ctlNoop     = 0
@@ -142,10 +152,14 @@ func read(b []byte, trailer int) (r reading) {
 			r.class = classBad
 			return r
 		}
-		if r.next == 3 && len(b) >= n+44 {
+		switch {
+		case r.next == nextStd && len(b) >= n+44:
 			r.readSES(b[n:])
-		}
-		if r.next == nextRspData && len(b) >= n+20 {
+		case r.next == nextSmall && len(b) >= n+20:
+			r.readSmall(b[n:])
+		case r.next == nextRspDataSmall && len(b) >= n+12:
+			r.rc, r.payload, r.n = b[n+1]&0x3f, b[n+12:], len(b)-n-12
+		case r.next == nextRspData && len(b) >= n+20:
 			r.msgID, r.off, r.n = be.Uint16(b[n+8:]), be.Uint32(b[n+16:]), len(b)-n-20
 			r.rc, r.payload = b[n+1]&0x3f, b[n+20:]
 		}
@@ -171,7 +185,7 @@ func read(b []byte, trailer int) (r reading) {
 			r.sack = be.Uint64(b[16:])
 			r.hasSACK = true
 		}
-		if (r.next == 4 || r.next == nextRspData) && len(b) >= n+12 {
+		if (r.next == 4 || r.next == nextRspData || r.next == nextRspDataSmall) && len(b) >= n+12 {
 			r.hasRsp, r.rspOp, r.rc = true, b[n]&0x3f, b[n+1]&0x3f
 			r.had = r.rspOp == 1 && r.rc == 1 && b[n]>>6 == 0
 			r.deferred = r.rspOp == 1 && r.rc == 1 && b[n]>>6 == 1 && be.Uint32(b[n+8:]) == 0
@@ -194,7 +208,10 @@ func read(b []byte, trailer int) (r reading) {
 		r.class = classRUDI
 		r.psn = be.Uint32(b[4:])
 		r.retx = r.flags&0x10 != 0
-		if r.typ == 4 && len(b) >= 8+44 {
+		switch {
+		case r.typ == 4 && r.next == nextSmall && len(b) >= 8+20:
+			r.readSmall(b[8:])
+		case r.typ == 4 && r.next != nextSmall && len(b) >= 8+44:
 			r.readSES(b[8:])
 		}
 	default:
@@ -253,6 +270,18 @@ func (r *reading) readSES(b []byte) {
 			r.opcode = opTSend
 		}
 	}
+}
+
+// readSmall reads a small header, which has no message id, key, initiator and header data.
+func (r *reading) readSmall(b []byte) {
+	be := binary.BigEndian
+	r.ses, r.opcode = true, b[0]&0x3f
+	f := b[1]
+	r.dc, r.hasHeader, r.eom, r.som = f&0x20 != 0, f&4 != 0, f&2 != 0, f&1 != 0
+	r.pid, r.ri = be.Uint16(b[8:]), be.Uint16(b[10:])
+	r.bufOff, r.reqLen = be.Uint64(b[12:]), uint32(be.Uint16(b[2:]))
+	r.payload = b[20:]
+	r.n = len(r.payload)
 }
 
 // consumes reports whether the packet has a PSN of its own.
@@ -314,7 +343,7 @@ func (r *reading) String() string {
 	case classRUDI:
 		fmt.Fprintf(&s, "%s id %d", name, r.psn)
 		flag(r.retx, "RETX")
-		flag(r.next == nextRspData, "| DATA")
+		flag(r.next == nextRspData || r.next == nextRspDataSmall, "| DATA")
 		if r.ses {
 			fmt.Fprintf(&s, " | op %d msg %d at %d+%d of %d", r.opcode, r.msgID, r.off, r.n, r.reqLen)
 		}
@@ -326,7 +355,7 @@ func (r *reading) String() string {
 		flag(r.retx, "RETX")
 		flag(r.ar, "AR")
 		fmt.Fprintf(&s, " clear %d", r.clear)
-		if r.next == nextRspData {
+		if r.returns() {
 			fmt.Fprintf(&s, " | DATA msg %d at %d+%d", r.msgID, r.off, r.n)
 		}
 		if r.ses {
@@ -351,6 +380,7 @@ func (r *reading) String() string {
 				fmt.Fprintf(&s, " | op %#x", r.opcode)
 			}
 			fmt.Fprintf(&s, " msg %d at %d+%d of %d", r.msgID, r.off, r.n, r.reqLen)
+			flag(r.next == nextSmall, "SMALL")
 			if r.deferrable {
 				fmt.Fprintf(&s, " tokens %d,%d", r.own, r.ours)
 			}

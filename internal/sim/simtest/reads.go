@@ -28,8 +28,10 @@ func (h *Host) expose(f *transport.FEP) {
 		h.memory = make([]byte, h.spec.Memory)
 		fillPattern(h.memory, memoryID(h.Index), 0)
 	}
-	h.register(f, transport.RegionConfig{Key: MemoryKey, Buf: h.memory, Access: transport.RemoteRead, CountsReads: true})
-	h.register(f, transport.RegionConfig{Key: MemoryKey | wire.MKeyIdempotent, Buf: h.memory, Access: transport.RemoteRead})
+	for _, key := range [...]uint64{MemoryKey, MemoryKey | wire.MKeyOptimized} {
+		h.register(f, transport.RegionConfig{Key: key, Buf: h.memory, Access: transport.RemoteRead, CountsReads: true})
+		h.register(f, transport.RegionConfig{Key: key | wire.MKeyIdempotent, Buf: h.memory, Access: transport.RemoteRead})
+	}
 }
 
 // register makes memory accessible through all endpoints of a new life.
@@ -145,6 +147,20 @@ func (g *generator) idempotents() {
 	for i := range g.sc.Steps {
 		if o := &g.sc.Steps[i].Op; o.Kind == transport.OpRead || o.writes() {
 			o.RUDI = rng.IntN(4) != 0
+		}
+	}
+}
+
+// smalls has reads and writes of half of the scenarios name their memory by a key with OPTIMIZED. It draws from
+// random numbers of its own.
+func (g *generator) smalls() {
+	rng := rand.New(rand.NewPCG(g.sc.Spec.Seed, 0x736d616c6c))
+	if rng.IntN(2) == 0 {
+		return
+	}
+	for i := range g.sc.Steps {
+		if o := &g.sc.Steps[i].Op; o.Kind == transport.OpRead || o.writes() {
+			o.Small = rng.IntN(4) != 0
 		}
 	}
 }

@@ -113,6 +113,7 @@ func Generate(seed uint64) *Scenario {
 	g.deferrables()
 	g.lendings()
 	g.idempotents()
+	g.smalls()
 	g.busy()
 	g.credit()
 	slices.SortStableFunc(sc.Steps, func(a, b Step) int { return int(a.At - b.At) })
@@ -834,6 +835,7 @@ type Result struct {
 	Lagged  int // messages that asked for no ACK
 	LagRow  int // the most of them in a row
 	Void    int // packets in place of others that a path does not carry (F7)
+	Small   int // requests with the small header
 	Tallied int // receives that an atomic operation has ended
 	Ops     int
 	Bytes   int // bytes of messages received
@@ -864,7 +866,7 @@ func Run(sc *Scenario, trace io.Writer) (res Result) {
 			for _, h := range w.Hosts {
 				res.Tallied += h.Tallied
 			}
-			res.Void = w.void
+			res.Void, res.Small = w.void, w.small
 		}
 		switch p := recover().(type) {
 		case nil:

@@ -108,6 +108,7 @@ type World struct {
 	lagged   int  // messages that asked for no ACK
 	lagRow   int  // the most of them in a row
 	void     int  // void packets sent
+	small    int  // requests sent with the small header
 }
 
 // A spare is a recycled buffer and the operation that had it last.

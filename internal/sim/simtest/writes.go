@@ -29,8 +29,9 @@ func (h *Host) pin(f *transport.FEP) {
 		set(h.board, blank)
 		h.disk = make([]byte, len(h.board))
 	}
-	h.register(f, transport.RegionConfig{Key: boardKey, Buf: h.board, Access: transport.RemoteWrite, Persistent: true})
-	h.register(f, transport.RegionConfig{Key: boardKey | wire.MKeyIdempotent, Buf: h.board, Access: transport.RemoteWrite, Persistent: true})
+	for _, key := range [...]uint64{boardKey, boardKey | wire.MKeyIdempotent, boardKey | wire.MKeyOptimized, boardKey | wire.MKeyOptimized | wire.MKeyIdempotent} {
+		h.register(f, transport.RegionConfig{Key: key, Buf: h.board, Access: transport.RemoteWrite, Persistent: true})
+	}
 }
 
 // writes reports whether the operation writes on the board of the peer.
