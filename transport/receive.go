@@ -219,7 +219,7 @@ func (f *FEP) packet(d *dgram.Datagram, b []byte, p *pds.PDC) {
 						p.Promised(f.now, h.CACK(), msg)
 					}
 					f.answered(p, ses.Handle(msg), rsp)
-					f.responded(p, rsp)
+					f.responded(p, h.CACK(), rsp)
 					if f.ses.Halted {
 						f.ses.Halt()
 					}
@@ -392,7 +392,7 @@ func (f *FEP) ackIn(d *dgram.Datagram, b []byte, p *pds.PDC) {
 	p = f.pds.ReceiveAckOf(&f.rx.in, p, a, rsp)
 	f.heed()
 	if p != nil {
-		f.responded(p, rsp)
+		f.responded(p, a.AckPSN(), rsp)
 	}
 }
 
@@ -423,10 +423,18 @@ func (f *FEP) readAck(p *pds.PDC, a *wire.Ack, b []byte) {
 // responded passes a result that belongs to no outstanding packet to SES. S-CPL-04: if
 // NO_RESPONSE answered the last packet of a message, the result of the message comes later,
 // in an ACK that names no outstanding packet.
-func (f *FEP) responded(p *pds.PDC, rsp *wire.Rsp) {
-	if rsp.Opcode == wire.RspResponse {
-		f.ses.Response(p.Peer, rsp)
+// psn is the packet that the ACK names.
+func (f *FEP) responded(p *pds.PDC, psn wire.PSN, rsp *wire.Rsp) {
+	if rsp.Opcode != wire.RspResponse {
+		return
 	}
+	if rsp.MsgID == 0 { // S-RSP-04
+		if msg, ok := p.PromisedTo(psn); ok {
+			f.ses.ResponseTo(ses.Handle(msg), rsp)
+			return
+		}
+	}
+	f.ses.Response(p.Peer, rsp)
 }
 
 // request processes a request. A new one goes to the message layer, whose response goes

@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/uetkit/uetkit/internal/dgram"
 	"github.com/uetkit/uetkit/transport/wire"
 )
 
@@ -180,4 +181,37 @@ func TestSmallRefused(t *testing.T) {
 		t.Errorf("headers %v", seen)
 	}
 	p.checkIdle()
+}
+
+func TestSmallPromised(t *testing.T) {
+	// S-CPL-04, S-RSP-04: after NO_RESPONSE the result has no message id either, and is that of the packet that its
+	// ACK names.
+	p := newPipe(t, func(c *Config) { c.NoCRC = true })
+	var reqs []wire.Req
+	for i := range 2 {
+		p.post(p.a, Op{Kind: OpWrite, Peer: p.toB, RI: 15, Key: smallKey, Buf: make([]byte, 8), Optimized: true, Context: i})
+		if !p.a.Transmit(p.now, &p.d) {
+			t.Fatal("nothing left")
+		}
+		h, _, err := wire.ParseReq(p.d.Data)
+		if err != nil || h.Next != wire.NextReqSmall {
+			t.Fatal(h, err)
+		}
+		reqs = append(reqs, h)
+	}
+	answer := func(i int, op wire.RspOpcode, rc wire.RC) {
+		a := wire.Ack{Type: wire.TypeAckCC, Next: wire.NextRsp, CACK: reqs[1].PSN, AckPSNOff: int16(i - 1), SPDCID: 77, DPDCID: reqs[i].SPDCID, MPR: 1, SACKOff: 1}
+		if op == wire.RspNone {
+			a.CACK, a.AckPSNOff = reqs[i].PSN, 0
+		}
+		b := (&wire.Rsp{Opcode: op, RC: rc, JobID: 1}).Append(a.Append(nil))
+		p.a.Receive(p.now, &dgram.Datagram{Data: b, Seg: len(b), Remote: p.b.cfg.Local})
+	}
+	answer(0, wire.RspNone, wire.RCNull)
+	answer(1, wire.RspNone, wire.RCNull)
+	p.want(p.a)
+	answer(1, wire.RspResponse, wire.RCBadAddr)
+	p.want(p.a, "1 refused")
+	answer(0, wire.RspResponse, wire.RCOK)
+	p.want(p.a, "0 ok")
 }

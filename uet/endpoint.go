@@ -529,6 +529,7 @@ func (ep *Endpoint) open() error {
 		return ep.unopened(err)
 	}
 	id := identity(ep.info.SrcAddr, conn.LocalAddr())
+	id.Caps, id.Flags = ownCaps, id.Flags|wire.AddrCapsValid
 	if id.Encap = cfg.Encapsulation; id.Encap == Symmetric {
 		id.Paths = wire.PathPortsOf(conn.Ports())
 	}

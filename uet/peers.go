@@ -32,6 +32,7 @@ type peerEntry struct {
 	pid, ri   uint16
 	absolute  bool
 	oneMTU    bool
+	optimized bool // it takes small request headers (R-ADDR-11)
 	err       error
 }
 
@@ -68,6 +69,7 @@ func (c *peerCache) fill(h fi.Addr, a wire.Addr, gen uint32) (*peerEntry, error)
 	*e = peerEntry{
 		gen: gen, pid: a.PIDonFEP, ri: a.RI, initiator: a.Initiator,
 		absolute: a.Flags&wire.AddrAbsolute != 0, oneMTU: a.Flags&wire.AddrMTUMessage != 0,
+		optimized: a.Flags&wire.AddrCapsValid != 0 && a.Caps&wire.CapOptimized != 0,
 	}
 	if e.err = unfit(&a, c.fep.Config().Encapsulation); e.err == nil {
 		e.id, e.err = c.fep.Peer(a.AddrPort(), true)
@@ -98,6 +100,13 @@ func (c *peerCache) release(id transport.PeerID) {
 	}
 }
 
+// profiles are the capability bits of the profiles, all of which an endpoint serves; ownCaps are those that its
+// address has.
+const (
+	profiles = wire.CapAIBase | wire.CapAIFull | wire.CapHPC
+	ownCaps  = profiles | wire.CapOptimized
+)
+
 // unfit returns the error of sending to an address that shares no feature with this
 // endpoint, whose encapsulation is own; nil if one is shared. An address that is said to be of
 // Symmetric encapsulation may be of any, as socket addresses do not say.
@@ -105,7 +114,6 @@ func unfit(a *wire.Addr, own Encapsulation) error {
 	if a.Encap != Symmetric && a.Encap != own || own == Standard && a.AddrPort().Port() != wire.Port {
 		return fi.EOPNOTSUPP // S-PKT-02
 	}
-	const profiles = wire.CapAIBase | wire.CapAIFull | wire.CapHPC
 	if a.Flags&wire.AddrCapsValid != 0 && a.Caps&profiles == 0 {
 		return fi.EOPNOTSUPP // R-ADDR-11
 	}
@@ -195,6 +203,7 @@ func (o *owner) tooLong(kind transport.OpKind, n int, oneMTU bool) error {
 func (o *owner) Resolve(op *transport.Op, to uint64) error {
 	if o.connection != nil {
 		op.Peer, op.PIDonFEP, op.RI = o.connection.to.id, o.connection.to.pid, o.connection.to.ri
+		op.Optimized = true // whoever speaks our connection management takes small headers
 		return nil
 	}
 	h, gen := to&0xffffffff, uint32(to>>32)
@@ -217,6 +226,6 @@ func (o *owner) Resolve(op *transport.Op, to uint64) error {
 		op.SrcInitiator = e.initiator
 		return nil
 	}
-	op.PIDonFEP, op.RI, op.Absolute = e.pid, e.ri, e.absolute
+	op.PIDonFEP, op.RI, op.Absolute, op.Optimized = e.pid, e.ri, e.absolute, e.optimized
 	return o.tooLong(op.Kind, op.Bytes(), e.oneMTU)
 }

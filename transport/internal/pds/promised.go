@@ -92,6 +92,20 @@ func (l *promises) find(p *PDC, psn wire.PSN) int {
 	return i
 }
 
+// PromisedTo returns the message for which a response to the packet with that PSN is expected, after NO_RESPONSE. ok
+// is false if there is none.
+func (p *PDC) PromisedTo(psn wire.PSN) (msg uint32, ok bool) {
+	if !p.tx.late {
+		return 0, false
+	}
+	l := p.t.late[p]
+	i := l.find(p, psn)
+	if i < 0 {
+		return 0, false
+	}
+	return l.list[i].msg, true
+}
+
 // forgetPromises forgets the promises of a PDC.
 func (p *PDC) forgetPromises() {
 	if p.tx.late {

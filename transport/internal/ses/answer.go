@@ -114,15 +114,29 @@ func (s *SES) Response(peer uint32, rsp *wire.Rsp) bool {
 	for i := range s.sends.used {
 		m := s.sends.at(i)
 		if m.phase == phaseResult && m.hdr.MsgID == rsp.MsgID && m.peer == peer {
-			s.waitResult--
-			m.phase = phaseSent
-			s.result(m, rsp)
-			s.allAnswered(m)
+			s.resulted(m, rsp)
 			return true
 		}
 	}
 	s.Stats.RspForeign++
 	return false
+}
+
+// ResponseTo is Response for one without message id, which is for h.
+func (s *SES) ResponseTo(h Handle, rsp *wire.Rsp) {
+	if _, m := s.lookup(h); m != nil && m.phase == phaseResult && m.small {
+		s.resulted(m, rsp)
+		return
+	}
+	s.Stats.RspForeign++
+}
+
+// resulted processes the response for which m waits.
+func (s *SES) resulted(m *send, rsp *wire.Rsp) {
+	s.waitResult--
+	m.phase = phaseSent
+	s.result(m, rsp)
+	s.allAnswered(m)
 }
 
 // Promised tells that a piece of h was answered NO_RESPONSE on a PDC, on which the RESPONSE

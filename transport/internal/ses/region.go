@@ -128,10 +128,14 @@ func (s *SES) Register(cfg RegionConfig) (*Region, error) {
 }
 
 // hidden reports whether a region of an endpoint, or of all, could not be told from one that has
-// the same key.
+// the same key. A small request names neither the endpoint nor its resource index: the key is for all endpoints of
+// a JobID and PIDonFEP (S-ADDR-06).
 func (s *SES) hidden(key uint64, ep EndpointID) bool {
 	for g := s.byKey[key]; g != nil; g = g.other {
 		if g.Endpoint == ep || g.Endpoint == AllEndpoints || ep == AllEndpoints {
+			return true
+		}
+		if a, b := s.endpoints[g.Endpoint], s.endpoints[ep]; key&wire.MKeyOptimized != 0 && a.JobID == b.JobID && a.PIDonFEP == b.PIDonFEP {
 			return true
 		}
 	}

@@ -285,6 +285,7 @@ type Stats struct {
 	SendErrors      uint64
 	Resends         uint64 // messages sent again after NO_MATCH and the like
 	Lent            uint64 // sends that went by rendezvous
+	Small           uint64 // writes and reads that went with the small header
 	Pulled          uint64 // rendezvous sends of peers of which all was read
 	LateErrors      uint64 // sends that failed after their success was reported (R-CMPL-17)
 	MsgsRx, BytesRx uint64 // messages received, truncated ones too; bytes placed

@@ -43,12 +43,13 @@ func (s *SES) askSmall(m *send, p *piece.Piece, mtu uint32) {
 // encodeSmallReq appends a piece with the small header.
 func (s *SES) encodeSmallReq(b []byte, m *send, p piece.Piece, first bool) []byte {
 	r, asks := &m.hdr, p.Kind&piece.Ask != 0
-	switch {
-	case !first:
-	case asks:
-		s.tookAsk(m, p, r.ReqLen)
-	default:
-		m.took(p)
+	if first {
+		s.Stats.Small++
+		if asks {
+			s.tookAsk(m, p, r.ReqLen)
+		} else {
+			m.took(p)
+		}
 	}
 	ri, _ := wire.MKeySmall(r.Match)
 	b = wire.ReqSmall{Opcode: r.Opcode, Flags: m.wireFlags | single, ReqLen: uint16(r.ReqLen), PIDonFEP: r.PIDonFEP, RI: ri, JobID: r.JobID, BufOff: r.BufOff}.Append(b)
