@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/uetkit/uetkit/transport/internal/pds"
+	"github.com/uetkit/uetkit/transport/internal/piece"
 	"github.com/uetkit/uetkit/transport/internal/rudi"
 	"github.com/uetkit/uetkit/transport/internal/ses"
 	"github.com/uetkit/uetkit/transport/wire"
@@ -54,6 +55,9 @@ func (f *FEP) postIdempotent(now time.Duration, op *Op) (taken bool, err error) 
 		return true, mapErr(err)
 	}
 	f.ses.On(h, ses.NoPDC)
+	if op.Optimized {
+		f.ses.Optimize(h)
+	}
 	p.talk.heard = 0 // as after any other operation, the next message is no answer to what came before
 	if f.idem.table == nil {
 		f.idem.queues = map[PeerID]*idemQueue{}
@@ -106,13 +110,13 @@ func (f *FEP) fillIdemTo(id PeerID, p *peer, q *idemQueue) (more bool) {
 		path = f.pathOf(p)
 	}
 	for pkt, pc, ok := t.Lost(uint32(id)); ok; pkt, pc, ok = t.Lost(uint32(id)) {
-		n := wire.RUDILen + wire.ReqStdLen + int(pc.Len) + f.form.wrap
+		next, n := f.idemForm(pc)
 		if !f.fits(&p.addr, path, n, classAgain) {
 			return true
 		}
 		t.Resend(f.now, uint32(id), pkt)
 		f.because(pds.CauseRTO)
-		b := wire.RUDIHdr{Type: wire.TypeRUDIReq, Next: wire.NextReqStd, Flags: wire.RUDIFlagRETX, PktID: pkt}.Append(f.join(&p.addr, path, n, classAgain))
+		b := wire.RUDIHdr{Type: wire.TypeRUDIReq, Next: next, Flags: wire.RUDIFlagRETX, PktID: pkt}.Append(f.join(&p.addr, path, n, classAgain))
 		f.sealed(f.ses.Append(b, pc))
 		f.stats.RUDIResent++
 	}
@@ -131,13 +135,13 @@ func (f *FEP) fillIdemTo(id PeerID, p *peer, q *idemQueue) (more bool) {
 		case !t.Room(uint32(id)):
 			return false
 		}
-		n := wire.RUDILen + wire.ReqStdLen + int(pc.Len) + f.form.wrap
+		next, n := f.idemForm(pc)
 		if !f.fits(&p.addr, path, n, classNew) {
 			return true
 		}
 		pkt := t.Push(f.now, uint32(id), pc)
 		f.because(pds.CauseNew)
-		b := wire.RUDIHdr{Type: wire.TypeRUDIReq, Next: wire.NextReqStd, PktID: pkt}.Append(f.join(&p.addr, path, n, classNew))
+		b := wire.RUDIHdr{Type: wire.TypeRUDIReq, Next: next, PktID: pkt}.Append(f.join(&p.addr, path, n, classNew))
 		f.sealed(f.ses.AppendPiece(b, pc))
 		f.stats.RUDIRequests++
 		if pc.Last() {
@@ -145,6 +149,15 @@ func (f *FEP) fillIdemTo(id PeerID, p *peer, q *idemQueue) (more bool) {
 		}
 	}
 	return false
+}
+
+// idemForm returns which header a request has, and its length.
+func (f *FEP) idemForm(pc piece.Piece) (next wire.NextHdr, n int) {
+	next, n = wire.NextReqStd, wire.ReqStdLen
+	if pc.Kind&piece.Small != 0 {
+		next, n = wire.NextReqSmall, wire.ReqSmallLen
+	}
+	return next, n + wire.RUDILen + int(pc.Len) + f.form.wrap
 }
 
 // fillIdemAnswers adds answers to the train.
@@ -224,6 +237,19 @@ func (f *FEP) idemAnswered(h *wire.RUDIHdr, b []byte) {
 		f.rx.read, b = d, b[n:]
 		data = &f.rx.read
 		*rsp = wire.Rsp{List: d.List, Opcode: wire.RspWithData, RC: d.RC, MsgID: d.ReadMsgID, JobID: d.JobID, ModLen: d.ModLen}
+	case wire.NextRspDataSmall:
+		d, n, err := wire.ParseRspDataSmall(b)
+		switch {
+		case err != nil:
+			f.dropInvalid(err)
+			return
+		case d.ReqPSN != wire.PSN(h.PktID):
+			f.drop(DropHeader)
+			return
+		}
+		f.rx.read, b = wire.RspData{List: d.List, Opcode: d.Opcode, RC: d.RC, JobID: d.JobID, PayloadLen: d.PayloadLen}, b[n:]
+		data = &f.rx.read
+		*rsp = wire.Rsp{List: d.List, Opcode: wire.RspWithData, RC: d.RC, JobID: d.JobID}
 	default:
 		f.drop(DropNextHdr)
 		return

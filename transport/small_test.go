@@ -215,3 +215,52 @@ func TestSmallPromised(t *testing.T) {
 	answer(0, wire.RspResponse, wire.RCOK)
 	p.want(p.a, "0 ok")
 }
+
+func TestSmallByRUDI(t *testing.T) {
+	// R-RMA-12, R-RMA-13: by RUDI the small header means the key with IDEMPOTENT_SAFE, also if another region has the
+	// same RKEY. The answer to a read names the packet.
+	p := newIdem(t, nil)
+	both := wire.MKeyIdempotent | uint64(smallKey)
+	mem, other := make([]byte, 5000), make([]byte, 5000)
+	for key, buf := range map[uint64][]byte{both: mem, smallKey: other} {
+		if _, err := p.b.Register(RegionConfig{Key: key, Buf: buf, Access: RemoteRead | RemoteWrite, Endpoint: AllEndpoints}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	k, seen := 0, map[wire.NextHdr]int{}
+	p.drop = func(_ *FEP, b []byte) bool {
+		k++
+		if h, _, err := wire.ParseRUDI(b); err == nil {
+			seen[h.Next]++
+		}
+		return k%3 == 1
+	}
+	for _, n := range []int{0, 1, 16, 1000, 1024, 1025, 3000} {
+		clear(seen)
+		src, back := pattern(n, byte(n)), make([]byte, n)
+		op := Op{Kind: OpWrite, Peer: p.toB, RI: 15, Key: both, RemoteAddr: 100, Buf: src, Context: "w", Idempotent: true, Optimized: true}
+		p.post(p.a, op)
+		if got := p.run(1); got[0] != "w ok" {
+			t.Fatal(got)
+		}
+		op.Kind, op.Buf, op.Context = OpRead, back, "r"
+		p.post(p.a, op)
+		if got := p.run(1); got[0] != "r ok" {
+			t.Fatal(got)
+		}
+		if !bytes.Equal(mem[100:100+n], src) || !bytes.Equal(back, src) || bytes.Count(other, []byte{0}) != 5000 {
+			t.Errorf("%d bytes: others came", n)
+		}
+		if small := n <= 1024; small != (seen[wire.NextReqSmall] >= 2) || small == (seen[wire.NextReqStd] != 0) || n > 0 && small != (seen[wire.NextRspDataSmall] > 0) {
+			t.Errorf("%d bytes: headers %v", n, seen)
+		}
+	}
+	p.drop = nil
+	op := Op{Kind: OpRead, Peer: p.toB, RI: 15, Key: both + 1, Buf: make([]byte, 5), Idempotent: true, Optimized: true}
+	p.post(p.a, op)
+	p.exchange()
+	if e := p.a.NextEvent(); e == nil || e.RC != wire.RCBadMKey {
+		t.Errorf("another key: %+v", e)
+	}
+	p.checkIdle()
+}

@@ -20,6 +20,16 @@ func (op *Op) small() bool {
 	return ok && op.Optimized && !op.HasData
 }
 
+// Optimize has a write or a read, which was just accepted and goes by RUDI, go with the small header if it can. Its
+// key has IDEMPOTENT_SAFE. A small request by RUD means the key without it, and one by RUDI the key with it, if
+// there are both (keyOf).
+func (s *SES) Optimize(h Handle) {
+	_, m := s.lookup(h)
+	if _, ok := wire.MKeySmall(m.hdr.Match &^ wire.MKeyIdempotent); ok {
+		m.small, m.phase = true, phaseAsk
+	}
+}
+
 // smallWrite reports whether m is a write that is to go with the small header.
 func (m *send) smallWrite() bool { return m.small && m.read == nil }
 
