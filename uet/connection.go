@@ -335,7 +335,7 @@ func (l *connection) answered(s contract.Session, err error) {
 // peerName returns the address of the endpoint that these parameters describe.
 func peerName(p contract.Params) wire.Addr {
 	a := wire.SockAddr(p.Addr)
-	return identity(wire.Addr{PIDonFEP: p.PIDonFEP, RI: p.RI, Initiator: p.Initiator}, a.AddrPort())
+	return able(identity(wire.Addr{PIDonFEP: p.PIDonFEP, RI: p.RI, Initiator: p.Initiator}, a.AddrPort()))
 }
 
 // connErrno returns the errno of a connection that failed, and its error data: the data of

@@ -528,8 +528,7 @@ func (ep *Endpoint) open() error {
 	if err != nil {
 		return ep.unopened(err)
 	}
-	id := identity(ep.info.SrcAddr, conn.LocalAddr())
-	id.Caps, id.Flags = ownCaps, id.Flags|wire.AddrCapsValid
+	id := able(identity(ep.info.SrcAddr, conn.LocalAddr()))
 	if id.Encap = cfg.Encapsulation; id.Encap == Symmetric {
 		id.Paths = wire.PathPortsOf(conn.Ports())
 	}
@@ -655,6 +654,12 @@ func (ep *Endpoint) dscp() (uint8, error) {
 		}
 	}
 	return 0, nil
+}
+
+// able returns the address of an endpoint with what every endpoint can do.
+func able(a wire.Addr) wire.Addr {
+	a.Caps, a.Flags = ownCaps, a.Flags|wire.AddrCapsValid
+	return a
 }
 
 // identity returns the address of an endpoint that asked for src and got local.

@@ -701,7 +701,7 @@ func TestLimitedPeers(t *testing.T) {
 	insert := func(flags uint8, caps uint16) fi.Addr {
 		t.Helper()
 		n := name
-		n.Flags, n.Caps = n.Flags|flags, caps
+		n.Flags, n.Caps = n.Flags&^wire.AddrCapsValid|flags, caps
 		h := make([]fi.Addr, 1)
 		if k, err := a.vec.Insert(addrs(n), h, 0, nil); k != 1 {
 			t.Fatal(err)

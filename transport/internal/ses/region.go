@@ -128,8 +128,8 @@ func (s *SES) Register(cfg RegionConfig) (*Region, error) {
 }
 
 // hidden reports whether a region of an endpoint, or of all, could not be told from one that has
-// the same key. A small request names neither the endpoint nor its resource index: the key is for all endpoints of
-// a JobID and PIDonFEP (S-ADDR-06).
+// the same key. A small request does not name the resource index of the endpoint, so a key with OPTIMIZED is one for all
+// endpoints of a JobID and PIDonFEP.
 func (s *SES) hidden(key uint64, ep EndpointID) bool {
 	for g := s.byKey[key]; g != nil; g = g.other {
 		if g.Endpoint == ep || g.Endpoint == AllEndpoints || ep == AllEndpoints {

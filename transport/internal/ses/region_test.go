@@ -140,6 +140,20 @@ func TestRegionRefused(t *testing.T) {
 	}
 }
 
+func TestOptimizedKeyOfOneEndpoint(t *testing.T) {
+	// S-HDR-03: the small header names a region by its RKEY, JobID and PIDonFEP alone.
+	g := newRig(t)
+	same, _ := g.Open(EndpointConfig{Identity: Identity{JobID: g.cfg.JobID, PIDonFEP: g.cfg.PIDonFEP, RI: 3}})
+	other, _ := g.Open(EndpointConfig{Identity: Identity{JobID: g.cfg.JobID, PIDonFEP: g.cfg.PIDonFEP + 1, RI: 3}})
+	buf := make([]byte, 10)
+	g.region(RegionConfig{Key: wire.MKeyOptimized | 7, Buf: buf})
+	g.region(RegionConfig{Key: wire.MKeyOptimized | 7, Buf: buf, Endpoint: other})
+	if _, err := g.Register(RegionConfig{Key: wire.MKeyOptimized | 7, Buf: buf, Endpoint: same}); err != ErrKeyInUse {
+		t.Error(err)
+	}
+	g.region(RegionConfig{Key: wire.MKeyOptimized | 8, Buf: buf, Endpoint: same})
+}
+
 func TestRegionOfOneEndpoint(t *testing.T) {
 	// R-MR-20: endpoints have key spaces of their own.
 	g := newRig(t)
