@@ -146,12 +146,15 @@ func TestOptimizedKeyOfOneEndpoint(t *testing.T) {
 	same, _ := g.Open(EndpointConfig{Identity: Identity{JobID: g.cfg.JobID, PIDonFEP: g.cfg.PIDonFEP, RI: 3}})
 	other, _ := g.Open(EndpointConfig{Identity: Identity{JobID: g.cfg.JobID, PIDonFEP: g.cfg.PIDonFEP + 1, RI: 3}})
 	buf := make([]byte, 10)
-	g.region(RegionConfig{Key: wire.MKeyOptimized | 7, Buf: buf})
-	g.region(RegionConfig{Key: wire.MKeyOptimized | 7, Buf: buf, Endpoint: other})
-	if _, err := g.Register(RegionConfig{Key: wire.MKeyOptimized | 7, Buf: buf, Endpoint: same}); err != ErrKeyInUse {
-		t.Error(err)
+	for _, c := range []struct {
+		key  uint64
+		ep   EndpointID
+		want error
+	}{{7, 0, nil}, {7, other, nil}, {7, same, ErrKeyInUse}, {8, same, nil}} {
+		if _, err := g.Register(RegionConfig{Key: wire.MKeyOptimized | c.key, Buf: buf, Endpoint: c.ep}); err != c.want {
+			t.Errorf("key %d of endpoint %d: %v, want %v", c.key, c.ep, err, c.want)
+		}
 	}
-	g.region(RegionConfig{Key: wire.MKeyOptimized | 8, Buf: buf, Endpoint: same})
 }
 
 func TestRegionOfOneEndpoint(t *testing.T) {
