@@ -3,6 +3,8 @@ package transport
 import (
 	"bytes"
 	"fmt"
+	"math/rand/v2"
+	"slices"
 	"testing"
 	"time"
 
@@ -263,4 +265,99 @@ func TestSmallByRUDI(t *testing.T) {
 		t.Errorf("another key: %+v", e)
 	}
 	p.checkIdle()
+}
+
+func TestSmallReadOpens(t *testing.T) {
+	// R-RMA-13: the first packets of a PDC are sent again under other PSNs if the target asks for another Start_PSN, and
+	// read data names those.
+	seals := secured(t, nil)
+	for name, change := range map[string]func(*Config){"clear": nil, "0-RTT": secured(t, nil), "1-RTT": func(c *Config) { seals(c); c.OneRTT = true }} {
+		t.Run(name, func(t *testing.T) {
+			p := newPipe(t, change)
+			src := pattern(3000, 1)
+			readable(t, p.b, smallKey, src)
+			var back [3][]byte
+			for i := range back {
+				back[i] = make([]byte, 1000)
+				p.post(p.a, Op{Kind: OpRead, Peer: p.toB, RI: 15, Key: smallKey, RemoteAddr: uint64(1000 * i), Buf: back[i], Optimized: true, Context: "r"})
+			}
+			p.exchange()
+			p.want(p.a, "r ok", "r ok", "r ok")
+			if !bytes.Equal(slices.Concat(back[:]...), src) {
+				t.Error("other bytes")
+			}
+			if s := p.a.Stats(); s.Small != 3 || name == "1-RTT" && s.Renumbered == 0 {
+				t.Errorf("%d small headers, %d times other PSNs", s.Small, s.Renumbered)
+			}
+			p.pass()
+			p.checkIdle()
+		})
+	}
+}
+
+func TestSmallTooLong(t *testing.T) {
+	// R-RMA-13, F7: what the path does not carry comes back, and goes again in standard packets.
+	for _, ordered := range []bool{false, true} {
+		t.Run(fmt.Sprint(ordered), func(t *testing.T) {
+			p := newPipe(t, func(c *Config) { c.PayloadMTU = 8192 })
+			mem := make([]byte, 10000)
+			if _, err := p.b.Register(RegionConfig{Key: smallKey, Buf: mem, Access: RemoteRead | RemoteWrite, Endpoint: AllEndpoints, Counts: true}); err != nil {
+				t.Fatal(err)
+			}
+			p.drop = func(_ *FEP, b []byte) bool { return len(b) > 1472 }
+			seen := p.headers()
+			op := Op{Kind: OpWrite, Peer: p.toB, RI: 15, Key: smallKey, Buf: pattern(10, 1), Ordered: ordered, Optimized: true, Context: "short"}
+			p.post(p.a, op)
+			p.exchange()
+			p.want(p.a, "short ok")
+			op.Buf, op.RemoteAddr, op.Context = pattern(5000, 2), 100, "long"
+			p.post(p.a, op)
+			back := make([]byte, 10)
+			p.post(p.a, Op{Kind: OpRead, Peer: p.toB, RI: 15, Key: smallKey, Buf: back, Ordered: ordered, Optimized: true, Context: "read"})
+			p.exchange()
+			p.a.TooLong(p.now, p.b.cfg.Local, 8200)
+			p.exchange()
+			if got := p.events(p.a); len(got) != 2 || !slices.Contains(got, "long ok") || !slices.Contains(got, "read ok") {
+				t.Fatal(got)
+			}
+			if !bytes.Equal(mem[100:5100], op.Buf) || !bytes.Equal(back, mem[:10]) {
+				t.Error("other bytes")
+			}
+			writes := 0
+			for e := p.b.NextEvent(); e != nil; e = p.b.NextEvent() {
+				writes++
+			}
+			if writes != 2 || seen[wire.NextReqStd] < 6 {
+				t.Errorf("%d writes at the target, headers %v", writes, seen)
+			}
+			p.pass()
+			p.checkIdle()
+		})
+	}
+}
+
+func TestSmallUnequal(t *testing.T) {
+	// S-RMA-21: ends with unequal MTUs: what is asked for with the small header fits any packet back.
+	p := newPipe(t, nil)
+	cfg := p.a.cfg
+	cfg.PayloadMTU = 8192
+	var err error
+	if p.a, err = New(cfg, rand.New(rand.NewPCG(9, 9))); err != nil {
+		t.Fatal(err)
+	}
+	p.toB, _ = p.a.Peer(p.b.cfg.Local, true)
+	src := pattern(9000, 1)
+	readable(t, p.b, smallKey, src)
+	for _, n := range []int{1024, 1025, 8192} {
+		back := make([]byte, n)
+		p.post(p.a, Op{Kind: OpRead, Peer: p.toB, RI: 15, Key: smallKey, Buf: back, Ordered: true, Optimized: true, Context: "r"})
+		p.exchange()
+		p.want(p.a, "r ok")
+		if !bytes.Equal(back, src[:n]) {
+			t.Error("other bytes")
+		}
+	}
+	if s := p.a.Stats(); s.Small != 1 || s.SendErrors != 0 {
+		t.Errorf("%d small headers", s.Small)
+	}
 }

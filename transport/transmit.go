@@ -457,8 +457,7 @@ func (f *FEP) drain(now time.Duration, p *peer, ln *lane) laneState {
 			continue
 		}
 		n := int(pc.Len) + f.form.reqLen
-		small := pc.Kind&piece.Small != 0
-		if small {
+		if pc.Kind&piece.Small != 0 {
 			n -= wire.ReqStdLen - wire.ReqSmallLen
 		}
 		if !same || !f.out.room(n) {
@@ -470,10 +469,10 @@ func (f *FEP) drain(now time.Duration, p *peer, ln *lane) laneState {
 		}
 		pdc.Push(now, pc, n+f.form.overhead, uint8(path))
 		b := f.join(pdc.Remote(), path, n, classNew)
-		if small {
-			b = f.smallHeader(pdc, pc, b)
-		} else {
+		if pc.Kind&piece.Small == 0 {
 			b = pdc.Header(b)
+		} else {
+			b = f.smallHeader(pdc, pc, b)
 		}
 		f.joined(f.ses.AppendPiece(b, pc))
 		if pdc.Nearly() {
