@@ -668,6 +668,20 @@ var plantedBugs = []planted{
 	{bug: "an atomic operation goes by RUDI", says: "what may not happen twice", spec: boarded, play: rudis(0, 4, func(b []byte) { b[8] = b[8]&^0x3f | opAtomic })},
 	{bug: "a new request of RUDI says that it was sent before", says: "and says otherwise", spec: boarded, play: rudis(0, 4, func(b []byte) { b[1] |= flagRETX })},
 	{bug: "an answer of RUDI to another request", says: "answers what nobody asked", spec: boarded, play: rudis(1, 5, func(b []byte) { b[7] ^= 0x80 })},
+	{bug: "a small header has what only the standard one can say", says: "what it cannot say", spec: boarded, play: smalls(func(w *World) {
+		alters(w, 0, classData, func(b []byte, r *reading) {
+			if r.next == nextSmall {
+				b[12] = b[12]&^0x3f | opAtomic
+			}
+		})
+	})},
+	{bug: "a request goes again with another header", says: "again with another header", spec: boarded, play: smalls(func(w *World) {
+		copies(w, 0, ms, func(r *reading) bool { return r.class == classData && r.next == nextSmall }, func(b []byte, _ *reading) []byte {
+			b[0] |= 1 // next_hdr 3
+			b[1] |= flagRETX
+			return b
+		})
+	})},
 	{bug: "a cancelled write is told to succeed", says: "is there though it was cancelled", spec: boarded, play: writes(0, func(w *World, e *transport.Event) []transport.Event {
 		w.Hosts[0].reads[0].cancel = true
 		return []transport.Event{*e}
@@ -931,6 +945,15 @@ func writes(host int, change func(*World, *transport.Event) []transport.Event) f
 			return change(w, &e)
 		}
 		w.Hosts[0].Post(OpSpec{Kind: transport.OpWrite, Peer: 1, Addr: 100, Len: 5000, HasData: true, Level: transport.LevelDelivery})
+		w.Settle(5 * time.Second)
+	}
+}
+
+// smalls plays a write with the small header, after something was arranged.
+func smalls(arrange func(*World)) func(*World) {
+	return func(w *World) {
+		arrange(w)
+		w.Hosts[0].Post(OpSpec{Kind: transport.OpWrite, Peer: 1, Addr: 100, Len: 500, Small: true})
 		w.Settle(5 * time.Second)
 	}
 }

@@ -115,9 +115,12 @@ func TestSmallReadsFindTheirData(t *testing.T) {
 			t.Errorf("read %d: %+v", i, e)
 		}
 	}
-	data(51, 100, 1, wire.RCOK) // of a read that ended
-	if g.Stats.RspForeign != 2 || len(g.readsByPSN) != 0 {
-		t.Errorf("%d foreign, %d listed", g.Stats.RspForeign, len(g.readsByPSN))
+	if len(g.readsByPSN) != 0 {
+		t.Fatalf("%d reads listed that have ended", len(g.readsByPSN))
+	}
+	data(51, 100, 1, wire.RCOK)
+	if g.Stats.RspForeign != 2 {
+		t.Errorf("%d foreign", g.Stats.RspForeign)
 	}
 	last := g.small(EvRead, 100)
 	g.first(last, 1024)
@@ -158,9 +161,10 @@ func TestSmallBecomesStandard(t *testing.T) {
 			change = func(*Op) {}
 		}
 		h := g.small(c.kind, c.n, change)
-		if p, _ := g.first(h, c.mtu); formOf(p) != c.want {
-			t.Errorf("%s: header %v, want %v", c.name, formOf(p), c.want)
+		if p, ok := g.Peek(h, c.mtu); !ok || formOf(p) != c.want {
+			t.Fatalf("%s: header %v, want %v", c.name, formOf(p), c.want)
 		}
+		g.first(h, c.mtu)
 		g.Failed(h, Aborted, 0)
 		g.Break(h, Aborted, 0)
 		g.Event()
