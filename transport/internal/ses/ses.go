@@ -14,7 +14,7 @@
 //
 // The files. endpoint.go: whom a request is for. Sending: op.go, send.go, piece.go (cutting),
 // answer.go (responses, and how a send ends), again.go (sending again), resource.go (order behind a
-// refusal), fence.go, deferred.go, lend.go (rendezvous sends). Receiving: request.go (checks, messages of one packet),
+// refusal), fence.go, deferred.go, lend.go (rendezvous sends), small.go (small headers). Receiving: request.go (checks, messages of one packet),
 // region.go (memory that peers may access), write.go, tagatomic.go (atomic operations on receives), forms.go (other headers), response.go,
 // match.go, recv.go, multi.go, look.go, inbound.go (messages of several packets), dead.go (those
 // that ended in error), unexpected.go, offer.go (messages kept as headers), pull.go (rendezvous sends),
