@@ -243,3 +243,31 @@ func TestSmallTakenBack(t *testing.T) {
 	}
 	g.rest()
 }
+
+func TestSmallAllocatesNothing(t *testing.T) {
+	g := newRig(t)
+	b, psn, buf := make([]byte, 0, 2048), wire.PSN(0), make([]byte, 100)
+	h := wire.RspDataSmall{Opcode: wire.RspWithData, RC: wire.RCOK, PayloadLen: 100}
+	for name, kind := range map[string]Kind{"write": EvWrite, "read": EvRead} {
+		op := Op{Kind: kind, Peer: 1, RI: 15, Buf: buf, Key: optKey, Optimized: true}
+		if n := allocsPerRun(func() {
+			m, _ := g.Send(0, &op, 100)
+			g.On(m, 7)
+			p, _ := g.Peek(m, 1024)
+			b = g.AppendPiece(b[:0], p)
+			if psn++; kind == EvRead {
+				g.AskedAs(m, psn)
+				h.ReqPSN = psn
+				d := g.SmallData(7, &h)
+				g.ReadData(7, &d, buf)
+			}
+			g.Answered(m, nil)
+			g.Event()
+		}); n != 0 {
+			t.Errorf("%s: %v allocations", name, n)
+		}
+	}
+	if g.Stats.Small == 0 || g.Stats.RspForeign != 0 {
+		t.Errorf("%d small, %d foreign", g.Stats.Small, g.Stats.RspForeign)
+	}
+}
