@@ -404,7 +404,10 @@ func (f *FEP) readAck(p *pds.PDC, a *wire.Ack, b []byte) {
 	var err error
 	if a.Next == wire.NextRspDataSmall {
 		var small wire.RspDataSmall
-		small, n, err = wire.ParseRspDataSmall(b)
+		if small, n, err = wire.ParseRspDataSmall(b); err == nil && small.ReqPSN != a.AckPSN() {
+			f.drop(DropHeader)
+			return
+		}
 		h = f.ses.SmallData(p.Slot, &small)
 	} else {
 		h, n, err = wire.ParseRspData(b)

@@ -34,7 +34,7 @@ type MRAttr struct {
 	// Offset must be 0 (R-MR-11).
 	Offset uint64
 	// RequestedKey is the key by which peers name the memory. With fi.MRProvKey all of it but
-	// IdempotentKey is ignored. OptimizedKey with a number below 4,096 makes accesses of one packet cheaper.
+	// IdempotentKey is ignored. OptimizedKey with a number below 4,096 makes requests of one packet shorter.
 	RequestedKey uint64
 	// AuthKey is the only job that has access, in 3 or 4 bytes (R-MR-16); nil means any job that
 	// reaches an endpoint of the domain.
@@ -53,9 +53,9 @@ type MRAttr struct {
 // read of it may be executed several times (IDEMPOTENT_SAFE, S-RUDI-02). Such accesses are not counted.
 const IdempotentKey = wire.MKeyIdempotent
 
-// OptimizedKey is the bit of a key that says that its RKEY is below 4,096 and its own in the process, so that the small
-// request header reaches the region (OPTIMIZED, R-RMA-13). Writes and reads of one packet without remote
-// CQ data are 24 bytes shorter then, if the peer's address says that it takes such headers, as the
+// OptimizedKey is the bit of a key whose RKEY is below 4,096, so that the small request header can name the region
+// (OPTIMIZED, R-RMA-13). No other region with this bit may have that RKEY, or registration fails with
+// fi.ENOKEY. Writes and reads of one packet without remote CQ data are 24 bytes shorter on the wire then, if the peer's address says that it takes such headers, as the
 // address of a uet endpoint (Endpoint.Name) does in binary form. Socket addresses and text do not say.
 // Such keys are easy to guess.
 const OptimizedKey = wire.MKeyOptimized

@@ -15,7 +15,7 @@ func (s *SES) Answered(h Handle, rsp *wire.Rsp) {
 		return
 	}
 	m.open--
-	if rsp != nil && (rsp.Opcode != wire.RspDefault || rsp.RC != wire.RCOK || rsp.MsgID != m.hdr.MsgID || rsp.List != wire.ListExpected) {
+	if rsp != nil && (rsp.Opcode != wire.RspDefault || rsp.RC != wire.RCOK || rsp.MsgID != m.hdr.MsgID && !(m.small && rsp.MsgID == 0) || rsp.List != wire.ListExpected) {
 		s.result(m, rsp)
 	}
 	if m.open != 0 || m.phase != phaseSent {

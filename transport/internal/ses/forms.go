@@ -63,12 +63,12 @@ func (s *SES) keyOf(r *wire.ReqStd, idempotent bool) {
 	if idempotent {
 		keys[0], keys[1] = keys[1], keys[0]
 	}
-	for _, e := range s.endpoints {
-		if e.closed || e.JobID != r.JobID || e.PIDonFEP != r.PIDonFEP {
+	for _, key := range keys {
+		if s.byKey[key] == nil {
 			continue
 		}
-		for _, key := range keys {
-			if s.lookRegion(key, e.id) != nil {
+		for _, e := range s.endpoints {
+			if !e.closed && e.JobID == r.JobID && e.PIDonFEP == r.PIDonFEP && s.lookRegion(key, e.id) != nil {
 				r.Match, r.RI = key, e.RI
 				return
 			}

@@ -312,7 +312,7 @@ func (s *SES) ReadData(pdc uint32, h *wire.RspData, data []byte) {
 	case h.RC != wire.RCOK && h.RC != wire.RCNull:
 		s.failRead(m, Rejected, h.RC)
 		return
-	case int(n) > len(data) || end > uint64(rd.asked()) || got > uint64(rd.length()):
+	case int(n) > len(data) || end > uint64(rd.asked()) || got > uint64(rd.length()) || m.small && h.RC == wire.RCOK && n != rd.length():
 		s.failRead(m, PeerError, wire.RCOpViolation)
 		return
 	}

@@ -157,6 +157,23 @@ func TestOptimizedKeyOfOneEndpoint(t *testing.T) {
 	}
 }
 
+func TestSmallRequestMeansTheKeyOfItsMode(t *testing.T) {
+	// S-HDR-03: the region whose key allows RUDI is of an endpoint before the other. A small request by RUD means the other.
+	g := newRig(t)
+	second, _ := g.Open(EndpointConfig{Identity: Identity{JobID: g.cfg.JobID, PIDonFEP: g.cfg.PIDonFEP, RI: 3}})
+	var mem [2][8]byte
+	for i, c := range []RegionConfig{{Key: optKey | wire.MKeyIdempotent, Endpoint: 0}, {Key: optKey, Endpoint: second}} {
+		c.Buf, c.Access = mem[i][:], RemoteWrite
+		if _, err := g.Register(c); err != nil {
+			t.Fatal(err)
+		}
+	}
+	r := wire.ReqSmall{Opcode: wire.OpWrite, Flags: single, ReqLen: 1, JobID: g.cfg.JobID, PIDonFEP: g.cfg.PIDonFEP, RI: 0x123}
+	if got := answer(g.Request(&srcA, wire.NextReqSmall, append(r.Append(nil), 7))); got != "default OK 1" || mem[0][0] != 0 || mem[1][0] != 7 {
+		t.Errorf("%s, memory %v", got, mem)
+	}
+}
+
 func TestRegionOfOneEndpoint(t *testing.T) {
 	// R-MR-20: endpoints have key spaces of their own.
 	g := newRig(t)

@@ -133,6 +133,15 @@ func TestSmallReadsFindTheirData(t *testing.T) {
 	if e := g.Event(); e == nil || e.RC != wire.RCBadMKey {
 		t.Errorf("%+v", e)
 	}
+	// One packet has to bring all of it.
+	short := g.small(EvRead, 100)
+	g.first(short, 1024)
+	g.AskedAs(short, 61)
+	g.Answered(short, &wire.Rsp{Opcode: wire.RspDefault, RC: wire.RCOK, JobID: g.cfg.JobID})
+	data(61, 40, 1, wire.RCOK)
+	if e := g.Event(); e == nil || e.Cause != PeerError {
+		t.Errorf("a part of it: %+v", e)
+	}
 	g.rest()
 }
 
