@@ -35,7 +35,7 @@ func NewSet() (*Set, error) {
 	if err != nil {
 		return nil, os.NewSyscallError("epoll_create1", err)
 	}
-	s := &Set{fd: fd, conns: make(map[int]*direct)}
+	s := &Set{fd: fd, in: waiter{stays: true}, conns: make(map[int]*direct)}
 	if err := s.in.open(unix.EPOLLIN, fd); err != nil {
 		_ = unix.Close(fd)
 		return nil, err
