@@ -246,12 +246,7 @@ func (s *group) News() {
 	}
 }
 
-func (s *group) Changed() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	var ps []wait.Progress
-	for _, m := range s.members {
-		ps = append(ps, m.Driven()...)
-	}
-	s.w.Drive(ps)
-}
+// Bound implements wait.Set: waiters of the set drive p, once if several members do.
+func (s *group) Bound(p wait.Progress) { _ = s.w.Bind(p) } // a closed set has no members
+
+func (s *group) Unbound(p wait.Progress) { s.w.Unbind(p) }

@@ -141,6 +141,31 @@ func TestWaitSetDrives(t *testing.T) {
 	})
 }
 
+func TestWaitSetDrivesOnce(t *testing.T) {
+	// An endpoint of two members is driven once, and as long as one has it.
+	synctest.Test(t, func(t *testing.T) {
+		s := newWaitSet(t, fi.WaitUnspec)
+		a := newCQ(t, cq.Attr{WaitObj: fi.WaitSet, WaitSet: s}, nil)
+		b := newCQ(t, cq.Attr{WaitObj: fi.WaitSet, WaitSet: s}, nil)
+		e := &endpoint{q: a}
+		completions(a).Bind(e)
+		completions(b).Bind(e)
+		done := make(chan error)
+		go func() { done <- s.Wait(-1) }()
+		for step, change := range []func(){func() {}, func() { completions(a).Unbind(e) }, func() { completions(b).Unbind(e) }} {
+			change()
+			synctest.Wait()
+			if want := []int{1, 1, 0}[step]; e.armed != want {
+				t.Errorf("step %d: armed %d times, want %d", step, e.armed, want)
+			}
+		}
+		put(b)
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	})
+}
+
 // busy is an endpoint that completes something at each poll, for another who takes
 // it at once.
 type busy struct {

@@ -26,15 +26,15 @@ type Joiner interface {
 
 // A driven is what the readers of an Object drive. It does not change.
 type driven struct {
-	bound []Progress // each bound Progress, once
-	// now is what readers call: bound, or a Group and what cannot join it; nil until drive has
-	// found that out.
+	size int // how many Progresses are bound
+	// now is what readers call: all that are bound, or a Group and what cannot join it; nil until
+	// drive has found that out.
 	now []Progress
 }
 
 // drive returns what readers call. It is called without locks.
 func (o *Object) drive() *driven {
-	if l := o.list.Load(); l.now != nil || len(l.bound) == 0 && o.grouped.Load() == nil {
+	if l := o.list.Load(); l.now != nil || l.size == 0 && o.grouped.Load() == nil {
 		return l
 	}
 	return o.regroup()
@@ -46,53 +46,91 @@ func (o *Object) regroup() *driven {
 	o.joining.Lock()
 	defer o.joining.Unlock()
 	for {
-		l := o.list.Load()
+		l, few, come, gone := o.differ()
 		if l.now != nil {
 			return l
 		}
-		n := &driven{bound: l.bound, now: o.arrange(l.bound)}
+		n := &driven{size: l.size, now: come}
+		if few {
+			o.ungroup()
+		} else {
+			n.now = o.arrange(come, gone)
+		}
 		if o.list.CompareAndSwap(l, n) {
 			return n
 		}
 	}
 }
 
-// arrange returns what readers call for these endpoints.
-func (o *Object) arrange(all []Progress) []Progress {
-	if len(all) < groupLeast || o.HasClosed() {
-		o.ungroup()
-		return slices.Clip(all)
+// differ returns the list and, if readers do not know yet what to call, how it differs from what
+// arrange knows. few means that there is to be no Group; all are in come then.
+func (o *Object) differ() (l *driven, few bool, come, gone []Progress) {
+	o.Mu.Lock()
+	defer o.Mu.Unlock()
+	l = o.list.Load()
+	switch {
+	case l.now != nil:
+	case len(o.all) < groupLeast || o.Closed():
+		o.changes = nil
+		return l, true, slices.Clone(o.all), nil
+	case o.changes == nil:
+		o.changes = make(map[Progress]bool)
+		come = slices.Clone(o.all)
+	default:
+		for p := range o.changes {
+			if _, ok := o.bound[p]; ok {
+				come = append(come, p)
+			} else {
+				gone = append(gone, p)
+			}
+		}
+		clear(o.changes)
 	}
+	return l, false, come, gone
+}
+
+// change notes, under Mu, that p was bound or unbound since arrange was called. Both together are
+// no change.
+func (o *Object) change(p Progress) {
+	switch {
+	case o.changes == nil: // there is no Group
+	case o.changes[p]:
+		delete(o.changes, p)
+	default:
+		o.changes[p] = true
+	}
+}
+
+// arrange returns what readers call after these have come and gone.
+func (o *Object) arrange(come, gone []Progress) []Progress {
 	g := o.grouped.Load()
-	stay := make(map[Progress]bool, len(all))
-	for _, p := range all {
-		stay[p] = true
-	}
-	for p := range o.inGroup {
-		if !stay[p] {
+	for _, p := range gone {
+		if o.inGroup[p] {
 			g.group.Remove(p)
 			delete(o.inGroup, p)
 		}
 	}
-	var now []Progress
-	for _, p := range all {
+	try := slices.Concat(o.loose, come)
+	o.loose = nil
+	for _, p := range try {
 		j, ok := p.(Joiner)
 		if ok && g == nil {
 			if made := j.NewGroup(); made != nil {
 				g = &grouped{made}
 				o.grouped.Store(g)
-				o.inGroup = make(map[Progress]bool, len(all))
+				o.inGroup = make(map[Progress]bool)
 			}
 		}
 		switch {
-		case g != nil && o.inGroup[p]:
+		case slices.Contains(gone, p):
 		case ok && g != nil && g.group.Add(p):
 			o.inGroup[p] = true
 		default:
-			now = append(now, p)
+			o.loose = append(o.loose, p)
 		}
 	}
-	if g != nil && len(o.inGroup) > 0 {
+	now := slices.Clip(o.loose)
+	if len(o.inGroup) > 0 {
 		now = append(now, g.group)
 	}
 	return now
@@ -103,8 +141,8 @@ type grouped struct{ group Group }
 
 // ungroup ends the Group.
 func (o *Object) ungroup() {
+	o.inGroup, o.loose = nil, nil
 	if g := o.grouped.Swap(nil); g != nil {
-		o.inGroup = nil
 		g.group.Close()
 	}
 }

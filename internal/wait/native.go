@@ -98,7 +98,7 @@ func (o *Object) show() error {
 	}
 	o.native.shown = true
 	o.watched.Store(true)
-	changed := o.tryArmed != nil && o.tryArmed != o.list.Load() // setList tells this only if native is shown
+	changed := o.tryArmed != nil && o.tryArmed != o.list.Load() // relist tells this only if native is shown
 	if o.ready() || o.signals.Load() > 0 || changed {
 		o.native.raise()
 	}
@@ -156,7 +156,7 @@ func (o *Object) armUntilRelease() {
 	old := o.tryArmed
 	o.tryArmed = ps
 	o.native.undo.Or(isArmed)
-	if ps != o.list.Load() { // setList did not see what is armed
+	if ps != o.list.Load() { // relist did not see what is armed
 		o.native.raise()
 	}
 	o.Mu.Unlock()

@@ -69,7 +69,7 @@ func (o *Object) WaitLevel(ctx context.Context, threshold, seen uint64, deadline
 // Spins reports whether Wait polls before it sleeps. Wait then lets others run before its first
 // poll: a peer on the same processor may be waiting for that.
 func (o *Object) Spins() bool {
-	return o.kind == fi.WaitYield || o.spin > 0 && len(o.list.Load().bound) > 0
+	return o.kind == fi.WaitYield || o.spin > 0 && o.list.Load().size > 0
 }
 
 func (o *Object) wait(ctx context.Context, need int64, seen uint64, deadline Moment) (why Reason, armed []Progress) {
@@ -117,7 +117,7 @@ func (o *Object) wait(ctx context.Context, need int64, seen uint64, deadline Mom
 func (o *Object) Lie(need int64) <-chan struct{} {
 	o.Mu.Lock()
 	l := &o.sleepers
-	if o.have.Load() >= need || o.signals.Load() > 0 || len(o.list.Load().bound) > 0 || l.busy || l.head != nil {
+	if o.have.Load() >= need || o.signals.Load() > 0 || o.list.Load().size > 0 || l.busy || l.head != nil {
 		o.Mu.Unlock()
 		return nil
 	}

@@ -67,7 +67,9 @@ type Set interface {
 	Notify()       // something is there
 	News()         // the value of a counter changed
 	Signal() error // as for the Object
-	Changed()      // the endpoints that the Object drives changed
+	// Bound and Unbound say that the Object drives p from now on, or no longer.
+	Bound(p Progress)
+	Unbound(p Progress)
 }
 
 // Attr describes an Object.
@@ -93,9 +95,10 @@ type Object struct {
 	sleeping int32
 
 	list     atomic.Pointer[driven]
-	bound    map[Progress]int // how often it is bound
-	binds    int              // sum of bound
-	tryArmed *driven          // armed by TryWait
+	bound    map[Progress]bond
+	all      []Progress // the keys of bound
+	binds    int        // calls of Bind that were not undone
+	tryArmed *driven    // armed by TryWait
 
 	// level is the test of InitLevel, nil for a queue.
 	level   func(threshold, seen uint64) bool
@@ -105,9 +108,19 @@ type Object struct {
 	native   native
 	closed   bool
 
-	joining sync.Mutex              // guards the two below; before Mu
-	grouped atomic.Pointer[grouped] // nil while one endpoint is bound or none
+	// changes has what was bound or unbound since it joined or left the Group; nil if there is
+	// none. It needs Mu.
+	changes map[Progress]bool
+	joining sync.Mutex // guards the rest; before Mu
+	grouped atomic.Pointer[grouped]
 	inGroup map[Progress]bool
+	loose   []Progress // could not join the Group; not changed in place
+}
+
+// A bond is one bound Progress.
+type bond struct {
+	times int // how often it is bound
+	at    int // where it is in Object.all
 }
 
 // Init prepares o. It returns fi.EINVAL for a kind of wait object that is not supported here
@@ -289,12 +302,20 @@ func (o *Object) Bind(p Progress) error {
 		return fi.EBADF
 	}
 	if o.bound == nil {
-		o.bound = make(map[Progress]int)
+		o.bound = make(map[Progress]bond)
 	}
 	o.binds++
-	if o.bound[p]++; o.bound[p] == 1 {
-		// Readers of the old list do not read beyond its end.
-		o.setList(append(o.list.Load().bound, p))
+	b := o.bound[p]
+	if b.times++; b.times == 1 {
+		b.at = len(o.all)
+		o.all = append(o.all, p)
+	}
+	o.bound[p] = b
+	if b.times == 1 {
+		o.relist(p)
+		if o.set != nil {
+			o.set.Bound(p)
+		}
 	}
 	return nil
 }
@@ -303,66 +324,52 @@ func (o *Object) Bind(p Progress) error {
 func (o *Object) Unbind(p Progress) {
 	o.Mu.Lock()
 	defer o.Mu.Unlock()
-	if o.bound[p] == 0 {
+	b, ok := o.bound[p]
+	if !ok {
 		return
 	}
 	o.binds--
-	if o.bound[p]--; o.bound[p] == 0 {
-		delete(o.bound, p)
-		list := o.list.Load().bound
-		i := slices.Index(list, p)
-		o.setList(slices.Concat(list[:i], list[i+1:]))
+	if b.times--; b.times > 0 {
+		o.bound[p] = b
+		return
+	}
+	delete(o.bound, p)
+	if last := len(o.all) - 1; b.at < last { // the last one takes the place
+		q := o.all[last]
+		o.all[b.at] = q
+		o.bound[q] = bond{o.bound[q].times, b.at}
+	}
+	o.all[len(o.all)-1] = nil
+	o.all = o.all[:len(o.all)-1]
+	o.relist(p)
+	if o.set != nil {
+		o.set.Unbound(p)
 	}
 }
 
 // Bound is the number of calls of Bind that were not undone. It needs Mu.
 func (o *Object) Bound() int { return o.binds }
 
-// setList changes what waiters drive. It is called with locks of endpoints held, so it cannot
-// arm the new list itself: it wakes the waiters that armed the old one.
-func (o *Object) setList(list []Progress) {
-	l := &driven{bound: list}
-	if len(list) == 1 && o.grouped.Load() == nil {
-		l.now = list
+// relist makes the list that waiters drive a new one after p was bound or unbound. It is called
+// with locks of endpoints held, so it cannot arm the new list itself: it wakes the waiters that
+// armed the old one.
+func (o *Object) relist(p Progress) {
+	o.change(p)
+	l := &driven{size: len(o.all)}
+	if l.size == 1 && o.changes == nil {
+		l.now = slices.Clone(o.all)
 	}
 	o.list.Store(l)
 	o.sleepers.wake(Always, true)
 	if o.tryArmed != nil {
 		o.native.raise()
 	}
-	if o.set != nil {
-		o.set.Changed()
-	}
 }
 
 // CanLie reports whether a blocking call may use Lie: it may block, there is nothing to drive,
 // and nothing of TryWait to undo.
 func (o *Object) CanLie() bool {
-	return o.MayBlock() && o.kind != fi.WaitYield && len(o.list.Load().bound) == 0 && o.native.undo.Load() == 0
-}
-
-// Driven returns the endpoints that waiters drive.
-func (o *Object) Driven() []Progress {
-	if list := o.list.Load(); list != nil {
-		return list.bound
-	}
-	return nil
-}
-
-// Drive replaces the endpoints that waiters drive. A wait set uses it to drive those of its
-// members, each once. Bind is not used on the same Object.
-func (o *Object) Drive(ps []Progress) {
-	o.Mu.Lock()
-	defer o.Mu.Unlock()
-	seen := make(map[Progress]bool, len(ps))
-	var once []Progress
-	for _, p := range ps {
-		if !seen[p] {
-			seen[p] = true
-			once = append(once, p)
-		}
-	}
-	o.setList(once)
+	return o.MayBlock() && o.kind != fi.WaitYield && o.list.Load().size == 0 && o.native.undo.Load() == 0
 }
 
 // Look drives the bound endpoints once, for a read that found nothing, and reports whether
@@ -470,7 +477,7 @@ func (o *Object) Close() bool {
 	if o.set != nil {
 		o.set.Leave(o) // first, because it has nothing for those who wait for the set
 	}
-	o.closed = true
+	o.closed, o.changes = true, nil
 	o.have.Store(Always)
 	o.sleepers.wake(Always, true)
 	if o.set != nil {
