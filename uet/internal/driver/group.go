@@ -346,7 +346,7 @@ func (g *Group) ring() {
 
 func (g *Group) start() {
 	g.started = true
-	go g.progress()
+	go progress(g, g.wake, g.done)
 }
 
 // Poll is one turn of a reader that found its queue empty, as that of a Driver is: it drives the
@@ -497,39 +497,10 @@ func (d *Driver) unfilled(inline bool) bool {
 	return d.idle(inline, more)
 }
 
-// progress is the goroutine of a group. It sleeps as that of a Driver does.
-func (g *Group) progress() {
-	defer close(g.done)
-	timer := time.NewTimer(forever)
-	timer.Stop()
-	defer timer.Stop()
-	for {
-		g.looking.Lock()
-		wait, socket, over := g.watch()
-		g.looking.Unlock()
-		switch {
-		case over:
-			return
-		case wait == 0:
-			runtime.Gosched() // the readers that were just woken go first
-		case socket:
-			_ = g.set.Wait(sleepTime(wait))
-		default:
-			if wait == forever {
-				timer.Stop()
-			} else {
-				timer.Reset(wait)
-			}
-			select {
-			case <-g.wake:
-			case <-timer.C:
-			}
-		}
-	}
-}
-
-// watch takes turns. It returns how long to sleep, 0 for not at all, and whether on the set.
-func (g *Group) watch() (wait time.Duration, socket, over bool) {
+// step is a turn of the goroutine, which sleeps as that of a Driver does.
+func (g *Group) step() (wait time.Duration, socket, over bool) {
+	g.looking.Lock()
+	defer g.looking.Unlock()
 	g.mu.Lock()
 	if g.closed {
 		g.mu.Unlock()
@@ -571,6 +542,8 @@ func (g *Group) watch() (wait time.Duration, socket, over bool) {
 	}
 	return time.Duration(t - now), true, false
 }
+
+func (g *Group) sleep(timeout time.Duration) { _ = g.set.Wait(timeout) }
 
 // settle delivers what posts have ended, and reports whether there was something.
 func (g *Group) settle() (some bool) {

@@ -28,10 +28,19 @@ type sleeper struct {
 func (d *Driver) start() {
 	d.sleeper.started = true
 	d.sleeper.done = make(chan struct{})
-	go d.progress(d.sleeper.done)
+	go progress(d, d.sleeper.wake, d.sleeper.done)
 }
 
-// progress is the progress goroutine. It takes a turn and then sleeps:
+// A worker is what a progress goroutine works for: a Driver or a Group.
+type worker interface {
+	// step takes turns. It returns how long to sleep then, 0 for not at all, and whether on the
+	// socket; over means that the goroutine is to end.
+	step() (wait time.Duration, socket, over bool)
+	// sleep sleeps on the socket.
+	sleep(timeout time.Duration)
+}
+
+// progress is the progress goroutine of w. It takes turns and sleeps between them:
 //
 //   - on the socket until the next deadline, while a reader waits (Arm), or with automatic
 //     progress while the application is idle;
@@ -39,39 +48,22 @@ func (d *Driver) start() {
 //     broken;
 //   - until it is kicked, when it is not needed.
 //
-// While a reader naps on the socket it looks on the clock whether that is still so. It ends when
-// that of a Group does its work.
-func (d *Driver) progress(done chan struct{}) {
+// While a reader naps on the socket it looks on the clock whether that is still so. wake ends a
+// sleep on the clock. done is closed at last.
+func progress(w worker, wake <-chan struct{}, done chan<- struct{}) {
 	defer close(done)
 	timer := time.NewTimer(forever)
 	timer.Stop() // where time is virtual it would end with it
 	defer timer.Stop()
 	for {
-		d.h.lock()
-		if d.closed {
-			d.unlock()
-			return
-		}
-		if len(d.members) > 0 && d.armed.Load() == 0 && !d.sleeper.napping {
-			d.sleeper.started, d.sleeper.watching, d.sleeper.until = false, false, 0
-			d.unlock()
-			return
-		}
-		d.stats.Wakes++
-		wait, socket := stepBack, false
-		if !d.sleeper.napping {
-			d.sleeper.until = 0
-			wait = d.watch()
-			socket = d.sleeper.watching
-		}
-		d.unlock()
+		wait, socket, over := w.step()
 		switch {
+		case over:
+			return
 		case wait == 0:
 			runtime.Gosched() // the readers that were just woken go first
 		case socket:
-			if err := d.conn.Wait(sleepTime(wait)); err != nil {
-				d.With(func() { d.fail(err) })
-			}
+			w.sleep(sleepTime(wait))
 		default:
 			if wait == forever {
 				timer.Stop()
@@ -79,10 +71,37 @@ func (d *Driver) progress(done chan struct{}) {
 				timer.Reset(wait)
 			}
 			select {
-			case <-d.sleeper.wake:
+			case <-wake:
 			case <-timer.C:
 			}
 		}
+	}
+}
+
+// step is a turn of the progress goroutine, which ends when that of a Group does its work.
+func (d *Driver) step() (wait time.Duration, socket, over bool) {
+	d.h.lock()
+	defer d.unlock()
+	s := &d.sleeper
+	switch {
+	case d.closed:
+		return 0, false, true
+	case len(d.members) > 0 && d.armed.Load() == 0 && !s.napping:
+		s.started, s.watching, s.until = false, false, 0
+		return 0, false, true
+	}
+	d.stats.Wakes++
+	if s.napping {
+		return stepBack, false, false
+	}
+	s.until = 0
+	wait = d.watch()
+	return wait, s.watching, false
+}
+
+func (d *Driver) sleep(timeout time.Duration) {
+	if err := d.conn.Wait(timeout); err != nil {
+		d.With(func() { d.fail(err) })
 	}
 }
 
