@@ -194,9 +194,7 @@ func openNative(cfg *Config) (_ backend, _ []uint16, err error) {
 		}
 		item = d.pollFD
 	}
-	if err := d.in.open(unix.EPOLLIN, item); err != nil {
-		return nil, nil, err
-	}
+	d.in.watch(unix.EPOLLIN, item)
 
 	d.rx.msg.Iov, d.rx.msg.Name = &d.rx.iov, (*byte)(unsafe.Pointer(&d.rx.name))
 	d.rx.msg.SetIovlen(1)

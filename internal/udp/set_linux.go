@@ -36,10 +36,7 @@ func NewSet() (*Set, error) {
 		return nil, os.NewSyscallError("epoll_create1", err)
 	}
 	s := &Set{fd: fd, in: waiter{stays: true}, conns: make(map[int]*direct)}
-	if err := s.in.open(unix.EPOLLIN, fd); err != nil {
-		_ = unix.Close(fd)
-		return nil, err
-	}
+	s.in.watch(unix.EPOLLIN, fd)
 	return s, nil
 }
 

@@ -61,6 +61,7 @@ func TestSetStaysWatched(t *testing.T) {
 	s, conns := newSet(t, 3)
 	from := open(t, loopback4, Config{})
 	w := &s.in
+	_ = s.Wait(past)
 	if got := asked(t, w); got != 0 {
 		t.Errorf("asks for %#x before the first sleep", got)
 	}

@@ -18,6 +18,7 @@ type sleeper struct {
 	hit      bool
 
 	woken, stop atomic.Bool
+	ready       atomic.Bool // init was called; a waiter does that when somebody waits
 }
 
 // A file is something that the netpoller can wait for: *os.File, *net.UDPConn.
@@ -40,7 +41,11 @@ func (s *sleeper) init(f file, write bool, poll func() bool, rest func()) error 
 		s.sleep, s.deadline = raw.Write, f.SetWriteDeadline
 	}
 	s.poll, s.rest, s.look = poll, rest, s.over
-	return s.deadline(time.Time{})
+	if err := s.deadline(time.Time{}); err != nil {
+		return err
+	}
+	s.ready.Store(true)
+	return nil
 }
 
 // wait sleeps until poll returns true, the deadline, or wake.
@@ -88,11 +93,19 @@ func (s *sleeper) wake() {
 	// The flag is set first: a waiter that sets its own deadline after this one looks at the
 	// flag before it parks.
 	s.woken.Store(true)
-	_ = s.deadline(past)
+	s.interrupt()
+}
+
+// interrupt ends a sleep. If there was none yet, the first one looks at the flags after it is
+// ready.
+func (s *sleeper) interrupt() {
+	if s.ready.Load() {
+		_ = s.deadline(past)
+	}
 }
 
 // shut ends all waits.
 func (s *sleeper) shut() {
 	s.stop.Store(true)
-	_ = s.deadline(past)
+	s.interrupt()
 }

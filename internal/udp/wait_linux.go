@@ -37,8 +37,26 @@ type waiter struct {
 	naps napper
 }
 
-// open makes an empty set, to wait for events of item.
-func (w *waiter) open(events uint32, item int) error {
+// watch says what to wait for: events of item.
+func (w *waiter) watch(events uint32, item int) {
+	w.events, w.item, w.fd, w.naps.bell = events, item, -1, -1
+}
+
+// wait is that of a sleeper. The epoll set is made when somebody waits first: each of thousands of
+// sockets that others watch takes one descriptor.
+func (w *waiter) wait(deadline time.Time) error {
+	if w.file == nil && w.open() != nil {
+		time.Sleep(noRoomWait) // the caller looks at the socket and waits again
+		if w.stop.Load() {
+			return net.ErrClosed
+		}
+		return nil
+	}
+	return w.sleeper.wait(deadline)
+}
+
+// open makes the set, which is empty. It fails if the system has no descriptor left.
+func (w *waiter) open() error {
 	fd, err := unix.EpollCreate1(unix.EPOLL_CLOEXEC)
 	if err != nil {
 		return os.NewSyscallError("epoll_create1", err)
@@ -53,8 +71,7 @@ func (w *waiter) open(events uint32, item int) error {
 		_ = f.Close()
 		return err
 	}
-	w.events, w.item, w.fd, w.file = events, item, fd, f
-	w.naps.bell = -1
+	w.fd, w.file = fd, f
 	return nil
 }
 
@@ -230,9 +247,7 @@ func (d *direct) writable() (*waiter, error) {
 	}
 	if d.out == nil {
 		w := new(waiter)
-		if err := w.open(unix.EPOLLOUT, d.socks[0].fd); err != nil {
-			return nil, err
-		}
+		w.watch(unix.EPOLLOUT, d.socks[0].fd)
 		d.out = w
 	}
 	return d.out, nil

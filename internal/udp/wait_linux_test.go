@@ -26,6 +26,7 @@ func TestWatchedOnlyWhileAsleep(t *testing.T) {
 	// for that.
 	a, b := open(t, loopback4, Config{}), open(t, loopback4, Config{})
 	w := &directOf(a).in
+	_ = a.Wait(past)
 	for i := range 3 {
 		if n := watched(t, w); n != 0 {
 			t.Fatalf("sleep %d: %d descriptors in the set of one who is awake", i, n)
@@ -51,6 +52,58 @@ func TestWatchedOnlyWhileAsleep(t *testing.T) {
 	}
 	if n := watched(t, w); n != 0 {
 		t.Fatalf("%d descriptors in the set at last", n)
+	}
+}
+
+// descriptors counts those of the process.
+func descriptors(t *testing.T) int {
+	t.Helper()
+	all, err := os.ReadDir("/proc/self/fd")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return len(all)
+}
+
+func TestOneDescriptor(t *testing.T) {
+	// Each of thousands of sockets that nobody waits for takes one descriptor, and so does one
+	// with a Wake.
+	before := descriptors(t)
+	for range 10 {
+		open(t, loopback4, Config{}).Wake()
+	}
+	if got := descriptors(t) - before; got != 10 {
+		t.Errorf("10 sockets take %d descriptors", got)
+	}
+}
+
+func TestNoDescriptorToWait(t *testing.T) {
+	// A wait without a descriptor for it ends soon, so that the caller looks at the socket again.
+	// When there is one again it waits.
+	c := open(t, loopback4, Config{})
+	free, err := unix.Dup(0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = unix.Close(free)
+	var old unix.Rlimit
+	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &old); err != nil {
+		t.Fatal(err)
+	}
+	limit := func(n uint64) {
+		if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &unix.Rlimit{Cur: n, Max: old.Max}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	limit(uint64(free))
+	soon(t, "Wait", func() { err = c.Wait(time.Time{}) })
+	limit(old.Cur)
+	if err != nil {
+		t.Errorf("Wait without a descriptor: %v", err)
+	}
+	end := time.Now().Add(5 * time.Millisecond)
+	if err := c.Wait(end); err != nil || time.Now().Before(end) {
+		t.Errorf("Wait with one: %v, early %v", err, time.Now().Before(end))
 	}
 }
 
