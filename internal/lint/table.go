@@ -260,6 +260,7 @@ var House = Table{
 			Foreign: []string{"github.com", "golang.org/x"},
 			Why:     "it plays scenarios with FEPs on internal/sim, beside the substrates that run binaries",
 		},
+		{Dir: "testbed/bars/hub", May: []string{"uet", "cq", "av", "fi"}, Why: "it sends from one endpoint to many, which uetperf does not"},
 		{Dir: "testbed/bars/rank", May: []string{"mp"}, Why: "a rank whose loops are those of a C program of MPI"},
 		{
 			Dir: "testbed/...", May: []string{"transport/wire", "internal/dgram", "testbed/...", "cmd/uetperf/record", "internal/assert", "internal/page", "internal/report"},

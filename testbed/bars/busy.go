@@ -159,6 +159,8 @@ func figure(out []byte, key string) (float64, error) {
 		return x.Goodput / 8e9, nil
 	case "Mmsgs":
 		return x.Rate / 1e6, nil
+	case "kmsgs":
+		return x.Rate / 1e3, nil
 	case "ms":
 		return x.Duration / 1e6, nil
 	case "resent%":

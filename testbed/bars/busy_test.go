@@ -13,7 +13,7 @@ func TestFigure(t *testing.T) {
 		"peer_transport": {"tx_pkts": 10, "rtx_rto": 100, "drops": {"rate": 32}},
 		"cpu": {"user_ns": 1e8, "sys_ns": 2e8, "peer_user_ns": 4e8, "peer_sys_ns": 8e8}}]}`)
 	for key, want := range map[string]float64{
-		"p50": 1, "p99": 8, "mean": 9, "GBps": 3, "Mmsgs": 7, "ms": 5,
+		"p50": 1, "p99": 8, "mean": 9, "GBps": 3, "Mmsgs": 7, "kmsgs": 7000, "ms": 5,
 		"resent%": 1.5, "rated": 48, "cpu/GB": 0.75, "cpu/M": 0.375,
 	} {
 		if got, err := figure(record, key); err != nil || math.Abs(got-want) > 1e-9 {

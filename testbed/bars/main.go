@@ -1,6 +1,6 @@
 // Command bars measures the performance bars of docs/perf.md. It compares uetperf with raw
 // UDP, sealed transfers with quic-go and with clear ones, transfers beside busy loops with TCP,
-// and ranks of mp with those of MPIs. The compared runs are interleaved, each end of uetperf
+// many endpoints with few, and ranks of mp with those of MPIs. The compared runs are interleaved, each end of uetperf
 // pinned to a core of its own.
 //
 //	go run ./testbed/bars [-reps 5] [-only F1,F3] [-net lo,veth,veth9000]
@@ -100,6 +100,7 @@ type row struct {
 	hogs    hogs     // where busy loops run meanwhile
 	tcp     string   // instead of raw UDP: this kind of baseline on TCP
 	iperf   bool     // instead of raw UDP: iperf3
+	hub     int      // instead of uetperf: testbed/bars/hub with that many leaves
 
 	absolute bool // the bar is a value, not a ratio
 }
@@ -172,6 +173,9 @@ func run(reps int, only, other string, nets []string) error {
 	if err := link(uetperf, ".", 0); err != nil {
 		return fmt.Errorf("build uetperf (run from the project's root): %w", err)
 	}
+	if err := build(filepath.Join(dir, hubProgram), ".", "./testbed/bars/hub"); err != nil {
+		return fmt.Errorf("build hub: %w", err)
+	}
 	if out, err := exec.Command(uetperf, "keys", filepath.Join(dir, keysFolder)).CombinedOutput(); err != nil {
 		return fmt.Errorf("uetperf keys: %w: %s", err, out)
 	}
@@ -188,7 +192,7 @@ func run(reps int, only, other string, nets []string) error {
 	} else {
 		fmt.Printf("%-4s %-5s %-64s %10s %10s %7s %7s  %s\n", "row", "net", "what", "uetkit", "against", "ratio", "bar", "spread of the ratio")
 	}
-	all := append(rows, busyRows()...)
+	all := slices.Concat(rows, busyRows(), manyRows())
 	for _, nw := range nets {
 		srv, cli, cleanup, err := network(nw)
 		if err != nil {
@@ -197,6 +201,9 @@ func run(reps int, only, other string, nets []string) error {
 		for _, r := range all {
 			if only != "" && !slices.Contains(strings.Split(only, ","), r.name) || !slices.Contains(strings.Split(r.nets, ","), nw) {
 				continue
+			}
+			if other != "" && r.hub > 0 {
+				continue // it is not a run of uetperf
 			}
 			measure := func() error { return r.measure(self, uetperf, nw, srv, cli, reps) }
 			if other != "" {
@@ -223,11 +230,16 @@ const layouts = 15
 // link builds uetperf from a source tree, with its functions in an order that the seed
 // chooses; 0 means the usual one.
 func link(program, tree string, seed int) error {
-	build := exec.Command("go", "build", "-o", program, "-ldflags", fmt.Sprintf("-randlayout=%d", seed), "./cmd/uetperf")
-	build.Dir = tree
-	build.Env = append(os.Environ(), "CGO_ENABLED=0") // a program with cgo is slower by 2 % in F10
-	build.Stderr = os.Stderr
-	return build.Run()
+	return build(program, tree, "./cmd/uetperf", "-ldflags", fmt.Sprintf("-randlayout=%d", seed))
+}
+
+// build builds a command of a source tree.
+func build(program, tree, command string, flags ...string) error {
+	c := exec.Command("go", slices.Concat([]string{"build", "-o", program}, flags, []string{command})...)
+	c.Dir = tree
+	c.Env = append(os.Environ(), "CGO_ENABLED=0") // a program with cgo is slower by 2 % in F10
+	c.Stderr = os.Stderr
+	return c.Run()
 }
 
 // rivalsIn returns the pairs of programs to compare, all in dir, where their keys are. Other
@@ -385,6 +397,9 @@ func (r row) against(self, uetperf, nw string, srv, cli side) (float64, error) {
 
 // uetRun runs uetperf once and returns the value that the row compares.
 func (r row) uetRun(bin string, srv, cli side) (float64, error) {
+	if r.hub > 0 {
+		return hubRun(filepath.Dir(bin), srv, cli, r.hub, r.key)
+	}
 	folder := filepath.Join(filepath.Dir(bin), keysFolder)
 	host, stop, err := srv.serve(bin, "serve", "--listen", srv.addr+":0", "--once", "--keys", folder)
 	if err != nil {

@@ -93,11 +93,8 @@ func collectives(most int) []string {
 // rankPrograms builds the programs of these rows in dir. It returns the names of the MPIs that
 // are there.
 func rankPrograms(dir, tree string) (there []string, err error) {
-	build := exec.Command("go", "build", "-o", filepath.Join(dir, "rank"), "./testbed/bars/rank")
-	build.Dir = tree
-	build.Env = append(os.Environ(), "CGO_ENABLED=0")
-	if out, err := build.CombinedOutput(); err != nil {
-		return nil, fmt.Errorf("build rank: %w: %s", err, out)
+	if err := build(filepath.Join(dir, "rank"), tree, "./testbed/bars/rank"); err != nil {
+		return nil, fmt.Errorf("build rank: %w", err)
 	}
 	source := filepath.Join(dir, "ranks.c")
 	if err := os.WriteFile(source, ranksC, 0o600); err != nil {
