@@ -14,13 +14,17 @@ import (
 type peerCache struct {
 	av  *av.AV
 	fep *transport.FEP
-	tab []peerEntry // by handle
+	tab []*peerPage // by handle; nil where none was looked up
 	// refs counts the handles of each peer. The FEP may forget a peer that has no handle left.
 	refs []int32 // by transport.PeerID
 
 	known int       // addresses in the AV at the last sync
 	sync  time.Time // of the last sync
 }
+
+// A peerPage has the entries of neighbouring handles. A table in one piece would have an entry for
+// each handle below the highest, in each of thousands of endpoints that share a vector.
+type peerPage [32]peerEntry
 
 // A peerEntry is the peer of a handle, as it was when the handle had generation gen in the
 // vector.
@@ -43,28 +47,35 @@ func (c *peerCache) find(h fi.Addr) (*peerEntry, error) {
 	if !ok {
 		return nil, transport.ErrNoPeer // R-AV-19
 	}
-	if uint64(h) < uint64(len(c.tab)) {
-		if e := &c.tab[h]; e.gen == gen {
-			return e, e.err
-		}
+	if e := c.at(h); e != nil && e.gen == gen {
+		return e, e.err
 	}
 	return c.fill(h, a, gen)
 }
 
 // at returns the entry of a handle, or nil.
 func (c *peerCache) at(h fi.Addr) *peerEntry {
-	if uint64(h) >= uint64(len(c.tab)) {
-		return nil
+	if n := uint64(h) / uint64(len(peerPage{})); n < uint64(len(c.tab)) && c.tab[n] != nil {
+		return &c.tab[n][uint64(h)%uint64(len(peerPage{}))]
 	}
-	return &c.tab[h]
+	return nil
+}
+
+// room returns the entry of a handle that the vector knows.
+func (c *peerCache) room(h fi.Addr) *peerEntry {
+	n := int(uint64(h) / uint64(len(peerPage{})))
+	if n >= len(c.tab) {
+		c.tab = append(c.tab, make([]*peerPage, n+1-len(c.tab))...)
+	}
+	if c.tab[n] == nil {
+		c.tab[n] = new(peerPage)
+	}
+	return c.at(h)
 }
 
 // fill makes the entry of a handle that is new or whose address changed.
 func (c *peerCache) fill(h fi.Addr, a wire.Addr, gen uint32) (*peerEntry, error) {
-	for uint64(h) >= uint64(len(c.tab)) {
-		c.tab = append(c.tab, peerEntry{})
-	}
-	e := &c.tab[h]
+	e := c.room(h)
 	old := *e
 	*e = peerEntry{
 		gen: gen, pid: a.PIDonFEP, ri: a.RI, initiator: a.Initiator,
@@ -139,11 +150,16 @@ func (c *peerCache) syncKnown(now time.Time) {
 		return
 	}
 	c.known, c.sync = n, now
-	for h := range c.tab {
-		if e := &c.tab[h]; e.gen != 0 && c.av.Gen(fi.Addr(h)) == 0 {
-			id := e.id
-			*e = peerEntry{}
-			c.release(id)
+	for n, page := range c.tab {
+		if page == nil {
+			continue
+		}
+		for i := range page {
+			if e := &page[i]; e.gen != 0 && c.av.Gen(fi.Addr(n*len(page)+i)) == 0 {
+				id := e.id
+				*e = peerEntry{}
+				c.release(id)
+			}
 		}
 	}
 	for h := fi.Addr(0); n > 0; h++ {
@@ -210,10 +226,8 @@ func (o *owner) Resolve(op *transport.Op, to uint64) error {
 	if o.av.Gen(fi.Addr(h)) != gen {
 		return transport.ErrNoPeer // it means another address now, or none
 	}
-	var e *peerEntry
-	if tab := o.peers.tab; h < uint64(len(tab)) && tab[h].gen == gen && tab[h].err == nil {
-		e = &tab[h]
-	} else {
+	e := o.peers.at(fi.Addr(h))
+	if e == nil || e.gen != gen || e.err != nil {
 		var err error
 		if e, err = o.peers.find(fi.Addr(h)); err != nil {
 			return err

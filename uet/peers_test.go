@@ -342,3 +342,32 @@ func TestOwnZoneByNumber(t *testing.T) {
 	peer, err := c.Peer()
 	check("peer", peer, err)
 }
+
+func TestFarHandleTakesOnePage(t *testing.T) {
+	// Thousands of endpoints share a vector, and each sends to another peer: what one keeps does
+	// not grow with the handle.
+	fep, err := transport.New(transport.Config{Local: netip.MustParseAddrPort("192.0.2.1:4793")}, rand.New(rand.NewPCG(1, 2)))
+	ok(t, err)
+	vec, err := av.New(av.Attr{}, nil)
+	ok(t, err)
+	c := peerCache{av: vec, fep: fep}
+	var addrs []netip.AddrPort
+	for i := range 2000 {
+		addrs = append(addrs, netip.AddrPortFrom(netip.MustParseAddr("192.0.2.2"), uint16(1024+i)))
+	}
+	h := make([]fi.Addr, len(addrs))
+	_, err = vec.InsertAddrPorts(addrs, h)
+	ok(t, err)
+	far := h[len(h)-1]
+	_, err = c.find(far)
+	ok(t, err)
+	pages := 0
+	for _, p := range c.tab {
+		if p != nil {
+			pages++
+		}
+	}
+	if pages != 1 || c.at(far) == nil || c.at(far).gen == 0 || c.at(0) != nil || c.at(fi.AddrUnspec) != nil {
+		t.Errorf("%d pages for handle %d, entry %+v", pages, far, c.at(far))
+	}
+}
