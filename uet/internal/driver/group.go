@@ -150,6 +150,8 @@ func (g *Group) Add(p wait.Progress) bool {
 	if d.auto {
 		if g.autos++; !g.started {
 			g.start()
+		} else {
+			g.ring() // it may sleep on the clock until it is needed
 		}
 	}
 	g.rouse(gatherSlack)
@@ -545,10 +547,9 @@ func (g *Group) step() (wait time.Duration, socket, over bool) {
 
 func (g *Group) sleep(timeout time.Duration) { _ = g.set.Wait(timeout) }
 
-// settle delivers what posts have ended, and reports whether there was something.
+// settle delivers what posts have ended, and reports whether there was something. The caller holds
+// looking.
 func (g *Group) settle() (some bool) {
-	g.looking.Lock()
-	defer g.looking.Unlock()
 	g.mu.Lock()
 	ms := append(g.batch[:0], g.stirred...)
 	g.mu.Unlock()
@@ -568,7 +569,9 @@ func (g *Group) settle() (some bool) {
 // Arm says that a reader sleeps until an event is delivered.
 func (g *Group) Arm() {
 	g.armed.Add(1)
+	g.looking.Lock()
 	g.settle() // events that came while no reader slept
+	g.looking.Unlock()
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	switch {
@@ -593,28 +596,13 @@ func (g *Group) Nap(limit time.Duration) bool {
 		return false
 	}
 	defer nappers.leave()
-	if g.settle() {
-		return true
+	g.looking.Lock()
+	left, ready := g.lie(limit)
+	g.looking.Unlock()
+	if left == 0 {
+		return ready
 	}
-	g.mu.Lock()
-	if g.closed || g.napping || g.armed.Load() > 0 {
-		g.mu.Unlock()
-		return false
-	}
-	now, t := g.clock(), g.agenda.first()
-	if t <= now {
-		g.mu.Unlock()
-		return true
-	}
-	if g.watching {
-		g.kick() // the goroutine leaves the set to this call
-	}
-	if end := now + int64(limit); end > now {
-		t = min(t, end)
-	}
-	g.napping, g.watching, g.until = true, true, t
-	g.mu.Unlock()
-	slept := g.set.Nap(time.Duration(t - now))
+	slept := g.set.Nap(left)
 	g.looking.Lock()
 	g.woken = slept
 	g.looking.Unlock()
@@ -628,6 +616,32 @@ func (g *Group) Nap(limit time.Duration) bool {
 	}
 	g.mu.Unlock()
 	return slept
+}
+
+// lie prepares a nap and returns how long it may last. 0 means that there is none, and ready then
+// says that there may be something to do. The caller holds looking: a turn of the goroutine that is
+// not over would make it sleep on the set, too, and nobody would know of that.
+func (g *Group) lie(limit time.Duration) (left time.Duration, ready bool) {
+	if g.settle() {
+		return 0, true
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.closed || g.napping || g.armed.Load() > 0 {
+		return 0, false
+	}
+	now, t := g.clock(), g.agenda.first()
+	if t <= now {
+		return 0, true
+	}
+	if g.watching {
+		g.kick() // the goroutine leaves the set to this call
+	}
+	if end := now + int64(limit); end > now {
+		t = min(t, end)
+	}
+	g.napping, g.watching, g.until = true, true, t
+	return time.Duration(t - now), false
 }
 
 // Rouse ends a Nap that is under way, or the next one.

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -16,6 +17,7 @@ type fakeSet struct {
 	mu    sync.Mutex
 	conns map[int]*fakeConn
 	looks int
+	takes time.Duration // how long a look lasts
 
 	news, wake, rouse, stop chan struct{}
 	sleeping                chan struct{}
@@ -50,6 +52,7 @@ func (s *fakeSet) Ready(ids []int) []int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.looks++
+	time.Sleep(s.takes)
 	return s.ready(ids)
 }
 
@@ -462,6 +465,83 @@ func TestGroupsShareADriver(t *testing.T) {
 		other.Close()
 		c.close()
 	})
+}
+
+func TestGroupNapsBesideTheGoroutine(t *testing.T) {
+	// A reader that naps while the goroutine has a turn leaves it no sleep on the set of which
+	// nobody knows: the next nap would wait for its end, which is that of the silence.
+	c := &crew{set: newSet()}
+	c.set.takes = 300 * time.Microsecond
+	for range 2 {
+		core := newCore(t)
+		r := &rig{t: t, core: core, conn: newConn(), own: newOwner(core)}
+		r.core.quiet, r.conn.quiet = true, true
+		r.Driver = New(Config{Core: r.core, Mover: r.conn, Conn: r.conn, Owner: r.own, Auto: true})
+		c.rigs = append(c.rigs, r)
+	}
+	c.Group = newGroup(c.set, nanotime)
+	for _, r := range c.rigs {
+		c.Add(r.Driver)
+	}
+	over := make(chan bool)
+	var rounds atomic.Int32
+	go func() {
+		defer close(over)
+		for ; rounds.Load() < 100; rounds.Add(1) {
+			time.Sleep(3 * stepBack) // the goroutine watches again
+			c.arrive(0, "m")         // and has a turn
+			for range 3 {
+				c.Nap(time.Millisecond)
+			}
+		}
+	}()
+	for last, same := int32(-1), 0; ; {
+		select {
+		case <-over:
+			c.close()
+			return
+		case <-time.After(2 * time.Second): // a process that gets no processor does not see them pass
+		}
+		if n := rounds.Load(); n != last {
+			last, same = n, 0
+		} else if same++; same == 4 {
+			t.Fatalf("a nap of round %d does not end", n)
+		}
+	}
+}
+
+func TestGroupServesTheFirstWithAutomaticProgress(t *testing.T) {
+	// The goroutine was there already, for a reader of members with manual progress, and sleeps until
+	// it is needed.
+	for _, napping := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			c := newCrew(t, 2, false)
+			c.Poll()
+			c.Arm()
+			synctest.Wait()
+			c.Disarm()
+			c.arrive(0, "m")
+			synctest.Wait()
+			over := make(chan bool, 1)
+			if napping {
+				c.Poll()
+				go func() { over <- c.Nap(3 * stepBack) }()
+				synctest.Wait()
+			}
+			r := bubbleRig(t, true)
+			if !c.Add(r.Driver) {
+				t.Fatal("cannot join")
+			}
+			c.rigs = append(c.rigs, r)
+			time.Sleep(10 * stepBack)
+			c.arrive(2, "m")
+			time.Sleep(10 * stepBack)
+			if n := r.own.count(); n != 1 {
+				t.Errorf("napping %v: %d messages received, want 1", napping, n)
+			}
+			c.close()
+		})
+	}
 }
 
 func TestGroupConcurrentUse(t *testing.T) {
