@@ -57,7 +57,7 @@ type FEP struct {
 	barred  bool // Leave or Close was called
 	closed  bool
 	ended   bool // End was called
-	stats   Stats
+	stats   FEPCounters
 	book    book
 	hint    hint
 	// returning has the PDCs that others opened and that return read data, by peer.
@@ -80,7 +80,7 @@ func New(cfg Config, rng *rand.Rand) (*FEP, error) {
 	if err := cfg.check(); err != nil {
 		return nil, err
 	}
-	f := &FEP{cfg: cfg, rng: rng, sec: cfg.TSS, peers: make([]peer, 1, 8), unusual: cfg.Datagram}
+	f := &FEP{cfg: cfg, rng: rng, sec: cfg.TSS, peers: make([]peer, 1, 2), unusual: cfg.Datagram}
 	f.book.byAddr = make(map[netip.AddrPort]PeerID)
 	for _, port := range cfg.Paths {
 		f.local = append(f.local, netip.AddrPortFrom(cfg.Local.Addr(), port))

@@ -149,7 +149,7 @@ func (f *FEP) receiveSuspect(now time.Duration, d *dgram.Datagram) {
 }
 
 // read is how many packets were neither dropped nor trimmed, less the trains that were dropped as a whole.
-func (s *Stats) read() int64 {
+func (s *FEPCounters) read() int64 {
 	n := s.RxPackets - s.RxTrimmed + s.Drops[DropTrimmed] // those count as trimmed, too
 	for _, d := range s.Drops {
 		n -= d

@@ -62,6 +62,14 @@ type (
 
 // Stats counts what a FEP did. All values only grow.
 type Stats struct {
+	FEPCounters
+	PacketCounters
+	MessageCounters
+	CreditCounters
+}
+
+// FEPCounters are those that the FEP itself counts.
+type FEPCounters struct {
 	TxPackets, RxPackets uint64 // datagrams, all kinds
 	TxBytes, RxBytes     uint64 // UDP payload bytes
 	TxTrains, RxTrains   uint64 // trains that Transmit filled and Receive got
@@ -75,15 +83,12 @@ type Stats struct {
 	// they should repeat could not be had (Standard encapsulation).
 	EVsUnbound uint64
 	Drops      [NumDropReasons]uint64
-	PacketCounters
-	MessageCounters
-	CreditCounters
 }
 
 // Stats returns a copy of the counters.
 func (f *FEP) Stats() Stats {
-	s, p := f.stats, &f.pds.Stats
-	s.PacketCounters, s.MessageCounters = p.Counters, f.ses.Stats
+	p := &f.pds.Stats
+	s := Stats{FEPCounters: f.stats, PacketCounters: p.Counters, MessageCounters: f.ses.Stats}
 	if f.credit != nil {
 		s.CreditCounters = f.credit.counters(f.now)
 	}

@@ -79,6 +79,9 @@ func (d *direct) nextError(e *Evidence) bool {
 			return false
 		}
 		p := bits.TrailingZeros64(paths)
+		if d.errq == nil {
+			d.errq = newErrorQueue()
+		}
 		// Cleared before the look, so that what comes later sets the bit again.
 		d.evidence.And(^(uint64(1) << p))
 		p, b := d.quote(p, d.errq)
@@ -156,6 +159,9 @@ func (d *direct) offender(b []byte) netip.Addr {
 // discard empties the error queues of a bit of evidence that nobody reads. It belongs to the
 // goroutine that waits.
 func (d *direct) discard(bit int) {
+	if d.bin == nil {
+		d.bin = newErrorQueue()
+	}
 	d.evidence.And(^(uint64(1) << bit))
 	for range maxErrors {
 		if p, _ := d.quote(bit, d.bin); p < 0 {

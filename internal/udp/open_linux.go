@@ -53,8 +53,8 @@ type direct struct {
 		len  uint32         // length of name, 0: it is not valid
 		solo bool           // the destination gets no trains
 	}
-	mm   *batch // for sendmmsg; made when first needed
-	errq *errorQueue
+	mm   *batch      // for sendmmsg; made when first needed
+	errq *errorQueue // made when first needed
 
 	tos uint8
 	// most is the most datagrams that the kernel takes in one train.
@@ -69,9 +69,9 @@ type direct struct {
 	thrown atomic.Uint64 // evidence that discard dropped
 	drops  atomic.Uint64 // Stats.KernelDrops; atomic because close counts beside a reader
 
-	in    waiter // waits until a path is readable
-	stale uint64 // value of evidence when the last wait began
-	bin   *errorQueue
+	in    waiter      // waits until a path is readable
+	stale uint64      // value of evidence when the last wait began
+	bin   *errorQueue // as errq, for discard
 
 	// inject, if not nil, gets the number of messages of each call. It returns how many of them
 	// the kernel gets, or the error to use instead of the kernel's. It is for tests.
@@ -201,7 +201,6 @@ func openNative(cfg *Config) (_ backend, _ []uint16, err error) {
 	d.rx.msg.Control = &d.rx.ctl[0]
 	d.tx.msg.Iov, d.tx.msg.Name = &d.tx.iov, (*byte)(unsafe.Pointer(&d.tx.name))
 	d.tx.msg.SetIovlen(1)
-	d.errq, d.bin = newErrorQueue(), newErrorQueue()
 
 	switch {
 	case cfg.SendOnly:

@@ -153,7 +153,7 @@ func FuzzAnswered(f *testing.F) {
 				events++
 			}
 		}
-		if events != 1 || s.Sends() != 0 || s.NextTimeout() != 0 || s.ids != [1024]uint64{} {
+		if events != 1 || s.Sends() != 0 || s.NextTimeout() != 0 || s.ids != nil && *s.ids != [1024]uint64{} {
 			t.Fatalf("%d events, %d sends, timer %v", events, s.Sends(), s.NextTimeout())
 		}
 	})

@@ -324,6 +324,9 @@ func (s *SES) freeBytes(m *send) {
 // newID returns the next message id that is not in use, from 1 to 65535 in turn (S-FLD-03). An
 // id that is unique in the SES is unique on each PDC.
 func (s *SES) newID() uint16 {
+	if s.ids == nil {
+		s.ids = new([1024]uint64)
+	}
 	for {
 		s.lastID++
 		if s.lastID == 0 {

@@ -241,7 +241,7 @@ func TestSendMessageIDs(t *testing.T) {
 	for _, h := range kept {
 		end(h)
 	}
-	if s.ids != [1024]uint64{} {
+	if *s.ids != [1024]uint64{} {
 		t.Fatal("ids left in use")
 	}
 }

@@ -217,8 +217,8 @@ type SES struct {
 // outgoing holds the sends of all endpoints.
 type outgoing struct {
 	sends        table[send]
-	numSends     int          // sends that have not ended
-	ids          [1024]uint64 // bitmap of the message ids in use
+	numSends     int           // sends that have not ended
+	ids          *[1024]uint64 // bitmap of the message ids in use; nil before the first send
 	lastID       uint16
 	copies       arena
 	iovs         [][][]byte      // recycled slices of user slices

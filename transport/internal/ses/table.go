@@ -73,7 +73,7 @@ const (
 	linkPage = 1 << linkBits
 
 	// fewBuckets is the number of buckets of a new index, or less.
-	fewBuckets = 64
+	fewBuckets = 8
 )
 
 // init makes an index of at most n buckets, a power of two.

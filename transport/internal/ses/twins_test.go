@@ -98,6 +98,7 @@ func chronicled(seed uint64, long bool) []string {
 	if long {
 		c.request, c.answered = x.longRequest, x.longAnswered
 	}
+	c.ids = new([1024]uint64)
 	for i := range c.ids {
 		c.ids[i] = ^uint64(0)
 	}
