@@ -77,7 +77,7 @@ func (o *Object) wait(ctx context.Context, need int64, seen uint64, deadline Mom
 		ctx = nil // ctx never ends
 	}
 	spins := o.Spins()
-	if !spins && o.napper() == nil {
+	if !spins && o.drive().napper() == nil {
 		return o.sleep(ctx, need, seen, deadline, false)
 	}
 	o.spinning.Add(1)
@@ -204,7 +204,8 @@ const (
 // nap sleeps once on the caller's thread, until limit. It reports false if that is not possible:
 // there is not exactly one endpoint to drive, or the endpoint refuses.
 func (o *Object) nap(ctx context.Context, need int64, seen uint64, limit Moment) bool {
-	p := o.napper()
+	list := o.drive()
+	p := list.napper()
 	if p == nil {
 		return false
 	}
@@ -213,7 +214,7 @@ func (o *Object) nap(ctx context.Context, need int64, seen uint64, limit Moment)
 		left = min(left, lookEvery)
 	}
 	o.Mu.Lock()
-	if o.closed || o.signals.Load() > 0 || o.enough(need, seen) {
+	if o.closed || o.signals.Load() > 0 || o.enough(need, seen) || o.list.Load() != list {
 		o.Mu.Unlock()
 		return true
 	}
@@ -235,17 +236,17 @@ func (o *Object) nap(ctx context.Context, need int64, seen uint64, limit Moment)
 	return slept
 }
 
-// napper returns the endpoint on which a call of o may nap, nil if there is not exactly one.
-func (o *Object) napper() Napper {
-	if list := o.drive().now; len(list) == 1 {
-		p, _ := list[0].(Napper)
+// napper returns the endpoint on which a call may nap, nil if there is not exactly one.
+func (l *driven) napper() Napper {
+	if len(l.now) == 1 {
+		p, _ := l.now[0].(Napper)
 		return p
 	}
 	return nil
 }
 
 func (o *Object) crowded() bool {
-	p := o.napper()
+	p := o.drive().napper()
 	return p != nil && p.Crowded()
 }
 

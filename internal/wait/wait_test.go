@@ -409,6 +409,23 @@ func TestBindWhileAsleep(t *testing.T) {
 	})
 }
 
+func TestNapOnWhatIsDriven(t *testing.T) {
+	// An endpoint that is bound when a reader has chosen on what to nap, and is not in the list of
+	// those to be woken yet, is not left alone until the nap is over.
+	p, e := newPile(t, Attr{Kind: fi.WaitUnspec}), newNapping()
+	p.Bind(e)
+	p.Mu.Lock()
+	over := make(chan bool)
+	go func() { over <- p.nap(nil, 1, 0, now()+Moment(10*time.Millisecond)) }()
+	time.Sleep(5 * time.Millisecond) // it has chosen, or else sees the new list
+	p.list.Store(&driven{size: 2})   // as Bind does
+	p.Mu.Unlock()
+	if again := <-over; again && e.naps.Load() != 0 {
+		t.Error("it naps on what was driven before")
+	}
+	p.Unbind(e)
+}
+
 func TestEachIsDrivenOnce(t *testing.T) {
 	// Nothing is left of endpoints that come and go by the thousand. Members of a wait set may
 	// share endpoints.
