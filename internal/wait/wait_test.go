@@ -416,7 +416,7 @@ func TestNapOnWhatIsDriven(t *testing.T) {
 	p.Bind(e)
 	p.Mu.Lock()
 	over := make(chan bool)
-	go func() { over <- p.nap(nil, 1, 0, now()+Moment(10*time.Millisecond)) }()
+	go func() { over <- p.nap(context.Background(), 1, 0, now()+Moment(10*time.Millisecond)) }()
 	time.Sleep(5 * time.Millisecond) // it has chosen, or else sees the new list
 	p.list.Store(&driven{size: 2})   // as Bind does
 	p.Mu.Unlock()

@@ -121,10 +121,11 @@ func noFiles(s *traffic.Spec, err error) error {
 	if !known || !errors.Is(err, fi.EMFILE) && !errors.Is(err, syscall.EMFILE) {
 		return err
 	}
-	return fmt.Errorf("%d streams take %d files each, and this process may have %d open: take fewer, or raise the limit (ulimit -Hn): %w", s.Parallel, filesEach, most, err)
+	return fmt.Errorf("%d streams take up to %d files each, and this process may have %d open: take fewer, or raise the limit (ulimit -Hn): %w", s.Parallel, filesEach, most, err)
 }
 
-// filesEach is how many descriptors an endpoint takes on Linux: the socket, what waits for it, and what ends a wait.
+// filesEach is how many descriptors an endpoint takes at most on Linux: the socket, and, once somebody
+// waits for it alone, what waits and what ends a wait.
 const filesEach = 3
 
 // addr is the address that the peer sends to.
