@@ -11,6 +11,7 @@ type format struct {
 	crcOnly  bool              // there is no head, and the trailer is a CRC
 	trims    bool              // Config.Trimming
 	sprays   bool              // several Config.Paths
+	chooses  bool              // sprays, or some peer has path ports
 	standard bool              // Config.Encapsulation is Standard
 	tos      [numClasses]uint8 // by class
 	head     int               // security header, in front of the PDS header
@@ -36,6 +37,7 @@ func (m *format) init(cfg *Config) {
 		m.trailer, m.crcOnly = wire.CRCLen, true
 	}
 	m.trims, m.sprays, m.standard = cfg.Trimming, len(cfg.Paths) > 1, cfg.Encapsulation == wire.Standard
+	m.chooses = m.sprays
 	if m.most = dgram.MaxSegments; m.sprays {
 		m.most = sprayTrain
 	}

@@ -12,8 +12,12 @@ import (
 // (docs/decisions/0047).
 
 // sidePath marks a path from the main port to a path port of the target, which stands above its lowest
-// byte. That one is noPath.
-const sidePath = 1<<24 | noPath
+// byte. That one is noPath. farPath is the same for packets of a PDC that is open, of which nothing but the
+// port is unusual.
+const (
+	sidePath = 1<<24 | noPath
+	farPath  = 1<<25 | noPath
+)
 
 // noPath is the path, as PDS knows it, of packets to path ports: it is no index of Config.Paths, of
 // which there are fewer.
@@ -22,29 +26,69 @@ const noPath = 255
 // PeerPaths says which path ports the peer has. They must be those of one life of it.
 func (f *FEP) PeerPaths(id PeerID, ports wire.PathPorts) {
 	if id != NoPeer && int(id) < len(f.peers) {
-		f.peers[id].ports = ports.Valid()
+		p := &f.peers[id]
+		if p.ports = ports.Valid(); p.ports.N > 0 && !f.form.standard {
+			f.form.chooses = true
+		}
 	}
 }
 
 // openingPath chooses the path of a packet of a PDC that the target does not know yet, with Symmetric
-// encapsulation. The packet leaves from the main port, by which the target knows the source. It goes to the
-// target's main port, and once a timeout has passed to any port of the target. A FEP without CRC has nothing
-// that names the target at a path port, and the ICV of a sealed one names the port that the packet goes to.
+// encapsulation. The packet leaves from the main port, by which the target knows the source. It goes where
+// the target answered last, at first its main port, and once a timeout has passed to any port of it. A FEP
+// with neither CRC nor ICV has nothing that names the target at a path port.
 func (f *FEP) openingPath(p *peer, pdc *pds.PDC) int {
-	if p.ports.N == 0 || !f.form.crcOnly || pdc.Silences() == 0 {
-		return 0
-	}
-	i := f.rng.IntN(int(p.ports.N) + 1)
-	if i == 0 {
-		return 0
-	}
-	return sidePath | (int(p.ports.First)+i-1)<<8
+	return f.portPath(p, sidePath, pdc.Silences() > 0)
 }
 
-// startAside is start for a packet to a path port. Its CRC is that of the same packet to the main port: if
-// the port has come to be of another FEP, that one finds the packet damaged and does not take a message that
-// is not for it. No other packet shares the train.
+// openPath chooses the path of a packet of an open PDC for a FEP with one port: to the port of the peer from
+// which it answered last, or to any of them if two timeouts have passed.
+func (f *FEP) openPath(p *peer, pdc *pds.PDC) int {
+	return f.portPath(p, farPath, pdc.Silences() > 1)
+}
+
+// portPath returns the path to a port of the peer: the one where it answered last, or any. It is 0 for the
+// main port.
+func (f *FEP) portPath(p *peer, kind int, draw bool) int {
+	if p.ports.N == 0 || f.form.trailer == 0 {
+		return 0
+	}
+	port := int(p.via)
+	if draw {
+		port = 0
+		if i := f.rng.IntN(int(p.ports.N) + 1); i > 0 {
+			port = int(p.ports.First) + i - 1
+		}
+	}
+	if port == 0 {
+		return 0
+	}
+	return kind | port<<8
+}
+
+// unsure reports whether the next answer to a PDC says where the peer can be reached: the PDC is opening, or
+// nothing else chooses among paths and the way was silent.
+func (f *FEP) unsure(pdc *pds.PDC) bool {
+	return f.form.chooses && (pdc.RemoteID() == 0 || !f.form.sprays && pdc.Silences() > 0)
+}
+
+// foundAt notes that the packet which is being processed answered a PDC that was unsure.
+func (f *FEP) foundAt(pdc *pds.PDC) {
+	p, port := &f.peers[pdc.Peer], f.rx.in.From.Port()
+	if i := int(port) - int(p.ports.First); i < 0 || i >= int(p.ports.N) {
+		port = 0 // the main port, or one that nobody named
+	}
+	p.via = port
+}
+
+// startAside is start for a packet to a path port. If it opens a PDC, its CRC or ICV is that of the same packet
+// to the main port: if the port has come to be of another FEP, that one finds the packet damaged and does not
+// take a message that is not for it. No other packet shares the train.
 func (f *FEP) startAside(remote *netip.AddrPort, path, n int, tos uint8) []byte {
+	if path >= farPath {
+		at := netip.AddrPortFrom(remote.Addr(), uint16(path>>8))
+		return f.start(&at, 0, n, tos)
+	}
 	b := f.start(remote, 0, n, tos)
 	f.out.d.Remote = netip.AddrPortFrom(remote.Addr(), uint16(path>>8))
 	f.out.full = true
@@ -54,12 +98,24 @@ func (f *FEP) startAside(remote *netip.AddrPort, path, n int, tos uint8) []byte 
 // aside reports whether a packet whose CRC is wrong for the port where it arrived is one that opens a PDC
 // with this FEP by a path port.
 func (f *FEP) aside(d *dgram.Datagram, b []byte) bool {
-	if d.Path == 0 || b[1]&byte(wire.FlagSYN) == 0 {
-		return false
+	return d.Path != 0 && opens(b) && wire.VerifyCRC(b, wire.PrefixOf(&d.Remote, &f.local[0]).CRC(len(b)))
+}
+
+// mainOuter returns the bytes in front of a packet of n bytes that arrived at a path port, as they would be
+// at the main port: with them a packet that goes aside is sealed. They are valid until the next call.
+func (f *FEP) mainOuter(d *dgram.Datagram, n int) []byte {
+	if o := &f.rx.main; o.n == 0 || o.remote != d.Remote {
+		o.become(&d.Remote, 0, &d.Remote, &f.local[0])
 	}
+	return f.rx.main.aad(n)
+}
+
+// opens reports whether a packet, which has at least wire.ReqLen bytes, may open a PDC: a request or a
+// control packet with SYN.
+func opens(b []byte) bool {
 	switch wire.Type(b[0] >> 3) {
 	case wire.TypeRUDReq, wire.TypeRODReq, wire.TypeRUDCCReq, wire.TypeRODCCReq, wire.TypeCP:
-		return wire.VerifyCRC(b, wire.PrefixOf(&d.Remote, &f.local[0]).CRC(len(b)))
+		return b[1]&byte(wire.FlagSYN) != 0
 	}
 	return false
 }

@@ -36,52 +36,81 @@ func aside(p *pipe) (d dgram.Datagram, timeouts int) {
 	return d, timeouts
 }
 
-// A PDC that meets silence opens by a path port, and the answer comes from there.
-func TestOpeningGoesAside(t *testing.T) {
-	p := newPipe(t, func(c *Config) { c.Paths = fourPorts })
-	p.post(p.b, Op{Kind: OpRecv, Peer: p.toA, RI: 15, Buf: make([]byte, 100), Context: "r"})
-	d, n := aside(p)
-	path := slices.Index(fourPorts, d.Remote.Port())
-	if n == 0 || path < 1 || d.Remote.Addr() != p.b.cfg.Local.Addr() {
-		t.Fatalf("after %d timeouts a packet goes to %v", n, d.Remote)
-	}
-	p.b.Receive(p.now, &dgram.Datagram{Data: d.Data, Seg: d.Seg, Remote: p.a.cfg.Local, Path: path})
-	p.want(p.b, "r ok len=100")
-	p.b.Flush(p.now)
-	if !p.b.Transmit(p.now, &p.d) || p.d.Path != path || p.d.Remote != p.a.cfg.Local {
-		t.Fatalf("the answer goes to %v by path %d, and the packet came by %d", p.d.Remote, p.d.Path, path)
-	}
-	p.a.Receive(p.now, &dgram.Datagram{Data: p.d.Data, Seg: p.d.Seg, Remote: netip.AddrPortFrom(p.b.cfg.Local.Addr(), fourPorts[path])})
-	p.want(p.a, "s ok")
-	// It is open: what follows goes to the main port.
-	p.post(p.a, Op{Kind: OpSend, Peer: p.toB, RI: 15, Buf: make([]byte, 8)})
-	if !p.a.Transmit(p.now, &p.d) || p.d.Remote != p.b.cfg.Local {
-		t.Errorf("a packet of the open PDC goes to %v", p.d.Remote)
+// guarded are what names the target at a path port: the CRC, or the ICV of a sealed packet.
+func guarded(t *testing.T, f func(t *testing.T, change func(*Config), drop DropReason)) {
+	t.Run("CRC", func(t *testing.T) { f(t, func(c *Config) { c.Paths = fourPorts }, DropCRC) })
+	for _, oneRTT := range []bool{false, true} {
+		t.Run(fmt.Sprintf("sealed, one RTT %v", oneRTT), func(t *testing.T) {
+			sec := secured(t, nil)
+			f(t, func(c *Config) { c.Paths = fourPorts; c.OneRTT = oneRTT; sec(c) }, DropAuth)
+		})
 	}
 }
 
-// The path port belongs to another FEP by now, which has the same name and waits for the same message:
-// it takes the packet for a damaged one.
+// A PDC that meets silence opens by a path port, and the answer comes from there.
+func TestOpeningGoesAside(t *testing.T) {
+	guarded(t, func(t *testing.T, change func(*Config), _ DropReason) {
+		p := newPipe(t, change)
+		p.post(p.b, Op{Kind: OpRecv, Peer: p.toA, RI: 15, Buf: make([]byte, 100), Context: "r"})
+		d, n := aside(p)
+		path := slices.Index(fourPorts, d.Remote.Port())
+		if n == 0 || path < 1 || d.Remote.Addr() != p.b.cfg.Local.Addr() {
+			t.Fatalf("after %d timeouts a packet goes to %v", n, d.Remote)
+		}
+		answer := func() {
+			t.Helper()
+			p.b.Receive(p.now, &dgram.Datagram{Data: d.Data, Seg: d.Seg, Remote: p.a.cfg.Local, Path: path})
+			p.b.Flush(p.now)
+			if !p.b.Transmit(p.now, &p.d) || p.d.Path != path || p.d.Remote != p.a.cfg.Local {
+				t.Fatalf("the answer goes to %v by path %d, and the packet came by %d", p.d.Remote, p.d.Path, path)
+			}
+			p.a.Receive(p.now, &dgram.Datagram{Data: p.d.Data, Seg: p.d.Seg, Remote: netip.AddrPortFrom(p.b.cfg.Local.Addr(), fourPorts[path])})
+		}
+		answer()
+		if p.a.cfg.OneRTT && p.a.cfg.TSS != nil {
+			// That was the Start_PSN. The packets with it go aside by the same port.
+			if !p.a.Transmit(p.now, &d) || d.Remote.Port() != fourPorts[path] {
+				t.Fatalf("what has the Start_PSN of the target goes to %v", d.Remote)
+			}
+			answer()
+		}
+		p.want(p.b, "r ok len=100")
+		p.want(p.a, "s ok")
+		// It is open: what follows goes to the main port.
+		p.post(p.a, Op{Kind: OpSend, Peer: p.toB, RI: 15, Buf: make([]byte, 8)})
+		if !p.a.Transmit(p.now, &p.d) || p.d.Remote != p.b.cfg.Local {
+			t.Errorf("a packet of the open PDC goes to %v", p.d.Remote)
+		}
+	})
+}
+
+// The path port belongs to another FEP by now, which has the same name and key and waits for the same
+// message: it takes the packet for a damaged one.
 func TestOpeningAsideMeetsAnother(t *testing.T) {
-	p := newPipe(t, func(c *Config) { c.Paths = fourPorts })
-	d, _ := aside(p)
-	for _, main := range []uint16{d.Remote.Port(), d.Remote.Port() + 7} {
-		other, err := New(Config{Local: netip.AddrPortFrom(d.Remote.Addr(), main), Paths: []uint16{main, d.Remote.Port() + 20, d.Remote.Port()}}, rand.New(rand.NewPCG(3, 7)))
-		if err != nil {
-			t.Fatal(err)
+	guarded(t, func(t *testing.T, change func(*Config), drop DropReason) {
+		p := newPipe(t, change)
+		d, _ := aside(p)
+		for _, main := range []uint16{d.Remote.Port(), d.Remote.Port() + 7} {
+			cfg := Config{Local: netip.AddrPortFrom(d.Remote.Addr(), main)}
+			change(&cfg)
+			cfg.Paths = []uint16{main, d.Remote.Port() + 20, d.Remote.Port()}
+			other, err := New(cfg, rand.New(rand.NewPCG(3, 7)))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := other.Post(p.now, &Op{Kind: OpRecv, RI: 15, Buf: make([]byte, 100)}); err != nil {
+				t.Fatal(err)
+			}
+			path := 0
+			if main != d.Remote.Port() {
+				path = 2
+			}
+			other.Receive(p.now, &dgram.Datagram{Data: slices.Clone(d.Data), Seg: d.Seg, Remote: p.a.cfg.Local, Path: path})
+			if n := other.Stats().Drops[drop]; n != 1 || other.NextEvent() != nil || other.Pending() || other.PDCs() != 0 {
+				t.Errorf("at port %d of a FEP at %d: %d dropped, pending %v, %d PDCs", d.Remote.Port(), main, n, other.Pending(), other.PDCs())
+			}
 		}
-		if err := other.Post(p.now, &Op{Kind: OpRecv, RI: 15, Buf: make([]byte, 100)}); err != nil {
-			t.Fatal(err)
-		}
-		path := 0
-		if main != d.Remote.Port() {
-			path = 2
-		}
-		other.Receive(p.now, &dgram.Datagram{Data: slices.Clone(d.Data), Seg: d.Seg, Remote: p.a.cfg.Local, Path: path})
-		if n := other.Stats().Drops[DropCRC]; n != 1 || other.NextEvent() != nil || other.Pending() || other.PDCs() != 0 {
-			t.Errorf("at port %d of a FEP at %d: %d dropped, pending %v, %d PDCs", d.Remote.Port(), main, n, other.Pending(), other.PDCs())
-		}
-	}
+	})
 }
 
 // Packets with nothing in them that names the target never go aside.
@@ -91,7 +120,6 @@ func TestOpeningStays(t *testing.T) {
 		change func(*Config)
 	}{
 		{"no CRC", func(c *Config) { c.NoCRC = true }},
-		{"one port", func(c *Config) { c.Paths = nil }},
 		{"standard", func(c *Config) { c.Encapsulation = wire.Standard }},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -118,15 +146,102 @@ func TestOpeningStays(t *testing.T) {
 
 // A damaged packet is dropped at a path port as anywhere, and only what opens a PDC goes aside.
 func TestOpeningAsideDamaged(t *testing.T) {
-	p := newPipe(t, func(c *Config) { c.Paths = fourPorts })
-	d, _ := aside(p)
-	path := slices.Index(fourPorts, d.Remote.Port())
-	for bit := range 8 * len(d.Data) {
-		b := slices.Clone(d.Data)
-		b[bit/8] ^= 1 << (bit % 8)
-		p.b.Receive(p.now, &dgram.Datagram{Data: b, Seg: len(b), Remote: p.a.cfg.Local, Path: path})
+	guarded(t, func(t *testing.T, change func(*Config), _ DropReason) {
+		p := newPipe(t, change)
+		d, _ := aside(p)
+		path := slices.Index(fourPorts, d.Remote.Port())
+		for bit := range 8 * len(d.Data) {
+			b := slices.Clone(d.Data)
+			b[bit/8] ^= 1 << (bit % 8)
+			p.b.Receive(p.now, &dgram.Datagram{Data: b, Seg: len(b), Remote: p.a.cfg.Local, Path: path})
+		}
+		dropped := uint64(0)
+		for _, n := range p.b.Stats().Drops {
+			dropped += n
+		}
+		if int(dropped) != 8*len(d.Data) || p.b.PDCs() != 0 {
+			t.Errorf("%d of %d damaged packets were dropped, %d PDCs", dropped, 8*len(d.Data), p.b.PDCs())
+		}
+	})
+}
+
+// A sealed packet that opens nothing is not taken at a path port if its ICV names the main port.
+func TestOnlyOpeningsGoAside(t *testing.T) {
+	sec := secured(t, nil)
+	p := newPipe(t, func(c *Config) { c.Paths = fourPorts; sec(c) })
+	p.post(p.b, Op{Kind: OpRecv, Peer: p.toA, RI: 15, Buf: make([]byte, 100), Context: "r"})
+	p.post(p.a, Op{Kind: OpSend, Peer: p.toB, RI: 15, Buf: make([]byte, 8), Context: "s"})
+	p.exchange()
+	p.want(p.b, "r ok len=8")
+	p.post(p.a, Op{Kind: OpSend, Peer: p.toB, RI: 15, Buf: make([]byte, 8)})
+	if !p.a.Transmit(p.now, &p.d) {
+		t.Fatal("nothing to send")
 	}
-	if n := p.b.Stats().Drops[DropCRC]; int(n) != 8*len(d.Data) || p.b.PDCs() != 0 {
-		t.Errorf("%d of %d damaged packets were dropped, %d PDCs", n, 8*len(d.Data), p.b.PDCs())
+	p.b.Receive(p.now, &dgram.Datagram{Data: p.d.Data, Seg: p.d.Seg, Remote: netip.AddrPortFrom(p.a.cfg.Local.Addr(), fourPorts[p.d.Path]), Path: 1})
+	if n := p.b.Stats().Drops[DropAuth]; n != 1 || p.b.Unexpected() != 0 {
+		t.Errorf("%d dropped, %d messages", n, p.b.Unexpected())
 	}
+}
+
+// A FEP with one port opens aside, too, and keeps to the port of the target that answered. When that one is
+// silent it tries others.
+func TestOnePortGoesToPathPorts(t *testing.T) {
+	guarded(t, func(t *testing.T, change func(*Config), _ DropReason) {
+		several := false // b has several ports
+		p := newPipe(t, func(c *Config) {
+			if change(c); !several {
+				c.Paths = nil
+			}
+			several = true
+		})
+		p.a.PeerPaths(p.toB, wire.PathPortsOf(fourPorts))
+		dead := map[uint16]bool{4793: true}
+		var last uint16 // where a sends to
+		carry := func() {
+			for again := true; again; {
+				again = false
+				p.a.Flush(p.now)
+				for p.a.Transmit(p.now, &p.d) {
+					again = true
+					if last = p.d.Remote.Port(); !dead[last] {
+						p.b.Receive(p.now, &dgram.Datagram{Data: p.d.Data, Seg: p.d.Seg, Remote: p.a.cfg.Local, Path: slices.Index(fourPorts, last)})
+					}
+				}
+				p.b.Flush(p.now)
+				for p.b.Transmit(p.now, &p.d) {
+					again = true
+					if from := fourPorts[p.d.Path]; !dead[from] {
+						p.a.Receive(p.now, &dgram.Datagram{Data: p.d.Data, Seg: p.d.Seg, Remote: netip.AddrPortFrom(p.b.cfg.Local.Addr(), from)})
+					}
+				}
+			}
+		}
+		send := func(timeouts int) {
+			t.Helper()
+			p.post(p.b, Op{Kind: OpRecv, Peer: p.toA, RI: 15, Buf: make([]byte, 4000), Context: "r"})
+			p.post(p.a, Op{Kind: OpSend, Peer: p.toB, RI: 15, Buf: pattern(4000, 1), Context: "s"})
+			n := 0
+			for carry(); p.a.Busy() && n < 100; n++ {
+				p.now = p.a.NextTimeout()
+				p.a.Advance(p.now)
+				carry()
+			}
+			p.want(p.b, "r ok len=4000")
+			p.want(p.a, "s ok")
+			if (n == 0) != (timeouts == 0) {
+				t.Errorf("the message took %d timeouts", n)
+			}
+		}
+		send(1)
+		was := last
+		if send(0); last != was || dead[was] {
+			t.Errorf("packets went to port %d, and now to %d", was, last)
+		}
+		dead[was] = true
+		send(1)
+		if last == was {
+			t.Errorf("packets go to port %d, which is silent", was)
+		}
+		send(0)
+	})
 }

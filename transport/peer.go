@@ -31,9 +31,10 @@ type peer struct {
 
 	addr   netip.AddrPort
 	lookAt time.Duration // if forgot: when to search the operations for its number again
-	pdcs   int
+	pdcs   int32
 	opened int32 // those of pdcs that this side opened
 	ports  wire.PathPorts
+	via    uint16     // the port from which it answered when a PDC was last opened or the way was silent; 0: the main one
 	long   []*pds.PDC // RUD, for longer messages
 	rod    *pds.PDC   // for ordered messages
 	paths  *paths     // nil if there is one path, or none was chosen yet

@@ -23,6 +23,7 @@ type intake struct {
 	src   ses.Source // of the request that is executed
 	rsp   wire.Rsp
 	outer outer // of the train that the packet came in; remote only if seen is it
+	main  outer // what outer would be at the main port; of sealed packets at path ports
 	// seen is the source of the train: in.From, but with Standard encapsulation outer.remote, as there
 	// in.From has another port.
 	seen *netip.AddrPort
@@ -277,8 +278,7 @@ func (f *FEP) dispatch(d *dgram.Datagram, b []byte, p *pds.PDC) {
 			f.idemRefused(&n)
 			return
 		}
-		f.pds.ReceiveNack(&f.rx.in, &n)
-		f.heed()
+		f.nackIn(&n)
 	case wire.TypeCP:
 		c, _, err := wire.ParseCP(b)
 		if err != nil {
@@ -348,7 +348,7 @@ func (f *FEP) trimmed(d *dgram.Datagram, b []byte) bool {
 
 // ackIn processes an ACK. p is its PDC if it was looked up already.
 func (f *FEP) ackIn(d *dgram.Datagram, b []byte, p *pds.PDC) {
-	a, rsp := &f.rx.ack, &f.rx.rsp
+	a := &f.rx.ack
 	n, err := a.Parse(b)
 	if err != nil {
 		f.dropInvalid(err)
@@ -358,13 +358,25 @@ func (f *FEP) ackIn(d *dgram.Datagram, b []byte, p *pds.PDC) {
 	if p == nil {
 		p = f.pds.Lookup(a.DPDCID)
 	}
+	if p == nil || !f.unsure(p) {
+		f.ackOf(p, b[n:])
+		return
+	}
+	if f.ackOf(p, b[n:]); !f.unsure(p) {
+		f.foundAt(p)
+	}
+}
+
+// ackOf processes the ACK f.rx.ack of the PDC p, nil if there is none. b is what follows its header.
+func (f *FEP) ackOf(p *pds.PDC, b []byte) {
+	a, rsp := &f.rx.ack, &f.rx.rsp
 	switch a.Next {
 	case wire.NextNone:
 		f.pds.ReceiveAckOf(&f.rx.in, p, a, nil)
 		f.heed()
 		return
 	case wire.NextRsp:
-		if _, err = rsp.Parse(b[n:]); err != nil {
+		if _, err := rsp.Parse(b); err != nil {
 			f.dropInvalid(err)
 			return
 		}
@@ -374,7 +386,7 @@ func (f *FEP) ackIn(d *dgram.Datagram, b []byte, p *pds.PDC) {
 			return
 		}
 		if p.Initiator() && f.lanes[p.Slot].asked && !p.AnswersCtl(a) {
-			f.readAck(p, a, b[n:])
+			f.readAck(p, a, b)
 			return
 		}
 		fallthrough
@@ -394,6 +406,18 @@ func (f *FEP) ackIn(d *dgram.Datagram, b []byte, p *pds.PDC) {
 	if p != nil {
 		f.responded(p, a.AckPSN(), rsp)
 	}
+}
+
+// nackIn processes the NACK to a packet of a PDC.
+func (f *FEP) nackIn(n *wire.Nack) {
+	if p := f.pds.Lookup(n.DPDCID); p != nil && p.Silences() > 0 && f.unsure(p) {
+		if f.pds.ReceiveNack(&f.rx.in, n); p.Silences() == 0 {
+			f.foundAt(p) // it has the Start_PSN of the target
+		}
+	} else {
+		f.pds.ReceiveNack(&f.rx.in, n)
+	}
+	f.heed()
 }
 
 // readAck processes an ACK with read data (S-RMA-12), which counts if the ACK answers the packet that

@@ -64,7 +64,12 @@ func (f *FEP) openPacket(d *dgram.Datagram, b []byte) []byte {
 		f.dropFrom(DropClear)
 		return nil
 	}
-	plain, who, why := f.sec.Open(f.now, b, f.rx.outer.aad(len(b)), d.Remote.Addr())
+	outer := f.rx.outer.aad(len(b))
+	var main []byte // nil where no packet that goes aside arrives
+	if f.rx.outer.path != 0 {
+		main = f.mainOuter(d, len(b))
+	}
+	plain, who, aside, why := f.sec.OpenEither(f.now, b, outer, main, d.Remote.Addr())
 	if why != tss.Good {
 		if f.cut(d) {
 			// A sealed packet that was trimmed cannot be read. It will be sent again.
@@ -77,6 +82,10 @@ func (f *FEP) openPacket(d *dgram.Datagram, b []byte) []byte {
 	}
 	if len(plain) < wire.ReqLen {
 		f.drop(DropShort)
+		return nil
+	}
+	if aside && !opens(plain) {
+		f.dropFrom(DropAuth)
 		return nil
 	}
 	f.rx.in.Who = uint64(who)

@@ -325,7 +325,7 @@ func (f *FEP) fillAlone(now time.Duration, id PeerID, p *peer) bool {
 		return false
 	}
 	path := 0
-	if f.form.sprays {
+	if f.form.chooses {
 		path = f.pathFor(now, p, pdc)
 	}
 	pdc.Push(now, piece.Piece{Msg: uint32(h), Len: uint32(bytes), Kind: piece.Last}, n+f.form.overhead, uint8(path))
@@ -427,7 +427,7 @@ func (f *FEP) drain(now time.Duration, p *peer, ln *lane) laneState {
 		return laneBlocked
 	}
 	path := 0
-	if f.form.sprays {
+	if f.form.chooses {
 		path = f.pathFor(now, p, pdc)
 	}
 	last := -1     // offset of this PDC's newest request in the train
@@ -606,10 +606,13 @@ func (f *FEP) recount(ln *lane) {
 	}
 }
 
-// pathFor chooses the path of the next train to a peer if there are several. A ROD PDC keeps to one path while that path works (UE 3.6.16).
+// pathFor chooses the path of the next train to a peer if there may be several. A ROD PDC keeps to one path while that path works (UE 3.6.16).
 func (f *FEP) pathFor(now time.Duration, p *peer, pdc *pds.PDC) int {
 	if pdc.RemoteID() == 0 && !f.form.standard {
 		return f.openingPath(p, pdc)
+	}
+	if !f.form.sprays {
+		return f.openPath(p, pdc)
 	}
 	if p.paths == nil {
 		f.choosePaths(p)
@@ -631,6 +634,10 @@ func (f *FEP) pathFor(now time.Duration, p *peer, pdc *pds.PDC) int {
 func (f *FEP) ctlPath(now time.Duration, pdc *pds.PDC) int {
 	p := &f.peers[pdc.Peer]
 	switch {
+	case !f.form.sprays && pdc.RemoteID() == 0:
+		return f.openingPath(p, pdc)
+	case !f.form.sprays:
+		return f.openPath(p, pdc)
 	case p.paths == nil:
 		return pdc.HeardBy()
 	case pdc.Mode() == wire.ROD:
@@ -685,7 +692,7 @@ func (f *FEP) drainCtl(now time.Duration, pdc *pds.PDC) bool {
 			class = classNew
 		}
 		path := 0
-		if f.form.sprays {
+		if f.form.chooses {
 			path = f.ctlPath(now, pdc)
 		}
 		if f.out.full || !f.fits(pdc.Remote(), path, n, class) {

@@ -25,58 +25,65 @@ type trial struct {
 // sender. That life stays at the address where it was first heard under this key. With any
 // other Drop pkt may have been overwritten, and no answer is due.
 func (d *Domain) Open(now time.Duration, pkt, outer []byte, src netip.Addr) (plain []byte, who Who, why Drop) {
+	plain, who, _, why = d.OpenEither(now, pkt, outer, nil, src)
+	return plain, who, why
+}
+
+// OpenEither is Open for a packet that was sealed with outer or with other, of which it says which one. It
+// tries outer first, and copies the packet before. With other nil it is Open.
+func (d *Domain) OpenEither(now time.Duration, pkt, outer, other []byte, src netip.Addr) (plain []byte, who Who, second bool, why Drop) {
 	d.opened = nil
-	plain, who, why = d.open(now, pkt, outer, src)
+	plain, who, second, why = d.open(now, pkt, outer, other, src)
 	if why != Good {
 		d.stats.Drops[why]++
 	} else {
 		d.stats.In++
 	}
-	return plain, who, why
+	return plain, who, second, why
 }
 
-func (d *Domain) open(now time.Duration, pkt, outer []byte, src netip.Addr) ([]byte, Who, Drop) {
+func (d *Domain) open(now time.Duration, pkt, outer, other []byte, src netip.Addr) (_ []byte, _ Who, second bool, _ Drop) {
 	// The order of the checks: S-SEC-06.
 	if len(pkt) == 0 {
-		return nil, 0, DropShort
+		return nil, 0, false, DropShort
 	}
 	if wire.Type(pkt[0]>>3) != wire.TypeTSS {
-		return nil, 0, DropClear
+		return nil, 0, false, DropClear
 	}
 	t, h, err := wire.ParseTSS(pkt)
 	if err != nil || len(pkt)-h < wire.ICVLen {
-		return nil, 0, DropShort
+		return nil, 0, false, DropShort
 	}
 	if t.SDI != d.cfg.SDI {
-		return nil, 0, DropSDI
+		return nil, 0, false, DropSDI
 	}
 	// A packet with SSI and one without could have the same source and IV, so a domain accepts
 	// only one of the two kinds.
 	if t.SP != d.cfg.UseSSI {
 		if t.SP {
-			return nil, 0, DropSSI
+			return nil, 0, false, DropSSI
 		}
-		return nil, 0, DropNoSSI
+		return nil, 0, false, DropNoSSI
 	}
 	if age := d.epoch - t.Epoch; d.cfg.EpochLifetime != 0 && age > d.cfg.EpochLifetime && age < 1<<15 {
-		return nil, 0, DropLate
+		return nil, 0, false, DropLate
 	}
 	s := &d.slots[t.AN]
 	if s.dying && now >= s.dies {
 		d.kill(t.AN)
 	}
 	if !s.live {
-		return nil, 0, DropAN
+		return nil, 0, false, DropAN
 	}
 	src = plainAddr(src)
 	if src.Is6() != d.cfg.Local.Is6() || !src.IsValid() {
-		return nil, 0, DropSource
+		return nil, 0, false, DropSource
 	}
 	from := sender{ssi: t.SSI, epoch: t.Epoch}
 	if !t.SP {
 		from = byAddr(src, t.Epoch)
 	} else if d.cfg.PeerSSI != 0 && t.SSI != d.cfg.PeerSSI || t.SSI == d.cfg.SSI && src != d.cfg.Local {
-		return nil, 0, DropSource
+		return nil, 0, false, DropSource
 	}
 
 	p := s.recent
@@ -84,7 +91,7 @@ func (d *Domain) open(now time.Duration, pkt, outer []byte, src netip.Addr) ([]b
 		p = s.peers.at[from]
 	}
 	if p != nil && p.addr != src { // T26: a source keeps its address
-		return nil, 0, DropSource
+		return nil, 0, false, DropSource
 	}
 	rekey := d.rekey(t.TSC)
 	var k *packetKey
@@ -95,16 +102,25 @@ func (d *Domain) open(now time.Duration, pkt, outer []byte, src netip.Addr) ([]b
 	if !known {
 		k = d.try(s, &from, src, rekey)
 	}
+	if other != nil {
+		d.spare = append(d.spare[:0], pkt[h:]...)
+	}
 	iv, aad := d.bind(k, pkt[:h], outer)
 	plain, err := k.aead.Open(pkt[h:h], iv, pkt[h:], aad)
+	if err != nil && other != nil {
+		second = true
+		copy(pkt[h:], d.spare) // the first try has cleared it
+		iv, aad = d.bind(k, pkt[:h], other)
+		plain, err = k.aead.Open(pkt[h:h], iv, pkt[h:], aad)
+	}
 	if err != nil {
 		s.failures++
-		return nil, 0, DropAuth
+		return nil, 0, false, DropAuth
 	}
 	if !known {
 		if p == nil {
 			if p = d.remember(s, &from, src); p == nil {
-				return nil, 0, DropFull
+				return nil, 0, false, DropFull
 			}
 		}
 		p.add(k)
@@ -112,7 +128,7 @@ func (d *Domain) open(now time.Duration, pkt, outer []byte, src netip.Addr) ([]b
 	p.used = true
 	s.recent = p
 	d.opened, d.openedTSC = p, t.TSC
-	return plain, p.who, Good
+	return plain, p.who, second, Good
 }
 
 // try returns the key of a packet whose source has none: that of the last packet tried if it

@@ -40,6 +40,33 @@ func TestOpenRefusesEveryBitFlip(t *testing.T) {
 	}
 }
 
+// A packet that was sealed with one of two outers opens, and the second of them is named. One with another
+// outer is dropped, and fails once.
+func TestOpenEither(t *testing.T) {
+	p := pairOf(t, cluster)
+	other := append([]byte(nil), outerAB...)
+	other[len(other)-1] ^= 1
+	for i, c := range []struct {
+		outer, first, second []byte
+		named                bool
+		why                  Drop
+	}{
+		{outerAB, outerAB, other, false, Good}, {outerAB, other, outerAB, true, Good}, {outerAB, other, other, false, DropAuth}, {outerAB, outerAB, nil, false, Good},
+	} {
+		before := p.b.slots[0].failures
+		plain, who, second, why := p.b.OpenEither(0, sealPacket(t, p.a, "the PDS header and all that follows", c.outer), c.first, c.second, addrA)
+		if why != c.why || second != c.named || (who == 0) != (why != Good) {
+			t.Errorf("row %d: %v from %v, second %v", i, why, who, second)
+		}
+		if why == Good && string(plain) != "the PDS header and all that follows" {
+			t.Errorf("row %d: %q", i, plain)
+		}
+		if n := p.b.slots[0].failures - before; (n != 0) != (why != Good) || n > 1 {
+			t.Errorf("row %d: failed %d times", i, n)
+		}
+	}
+}
+
 // Every shorter packet is dropped, and a longer one.
 func TestOpenRefusesEveryPrefix(t *testing.T) {
 	for _, ssi := range []bool{false, true} {

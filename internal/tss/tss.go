@@ -187,9 +187,10 @@ type Domain struct {
 	openedTSC uint64
 	trial     trial
 
-	kdf kdf
-	iv  [12]byte
-	aad []byte
+	kdf   kdf
+	iv    [12]byte
+	aad   []byte
+	spare []byte // the packet that OpenEither opens
 }
 
 // New makes a Domain without keys. It returns an error if cfg contradicts itself or would let

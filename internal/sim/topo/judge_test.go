@@ -58,6 +58,7 @@ type trial struct {
 	name  string
 	top   func() *Topology
 	cfg   transport.Config
+	host  func(int, *transport.Config)
 	m     func() Matrix
 	then  func(*Topology) // before the flows begin
 	htsim string          // what htsim's NSCC does: mean / p99 / max in µs (resent)
@@ -100,9 +101,26 @@ func quarter(n int) func(*Topology) {
 
 // The cases of TestDeadSpine.
 const (
-	deadSpine  = "the same, 1 of 4 spines dead"
-	dyingSpine = "the same, 1 of 4 spines dies after 50 µs"
+	deadSpine   = "the same, 1 of 4 spines dead"
+	dyingSpine  = "the same, 1 of 4 spines dies after 50 µs"
+	sealedSpine = "the same, sealed, 1 of 4 spines dead"
+	onePort     = "the same, 1 of 4 spines dead, half of the hosts have one port"
 )
+
+// seal seals the packets of a host with the key of a cluster.
+func seal(i int, cfg *transport.Config) {
+	d, err := transport.NewSecureDomain(transport.SecureConfig{SDI: 7, Mode: transport.SecureCluster, UseSSI: true, SSI: uint32(i), Local: cfg.Local.Addr()})
+	if err == nil {
+		err = d.Install(0, transport.SecureKey{})
+	}
+	if err == nil {
+		err = d.Use(0, 0, 1, 0)
+	}
+	if err != nil {
+		panic(err)
+	}
+	cfg.TSS = d
+}
 
 var trials = []trial{
 	{name: "one flow", top: fatTree(4, 1, fast), cfg: tuned, m: func() Matrix {
@@ -137,6 +155,19 @@ var trials = []trial{
 	{name: dyingSpine, top: leafSpine, cfg: tuned, m: permutation(32), then: func(t *Topology) {
 		t.Net.After(50*us, func() { t.KillSwitch(t.Tiers[1][0]) })
 	}, bounds: &bounds{max: 10, resent: .15}},
+	{name: sealedSpine, top: leafSpine, cfg: tuned, host: seal, m: permutation(32), then: func(t *Topology) { t.KillSwitch(t.Tiers[1][0]) }, bounds: &bounds{max: 10, resent: .15}},
+	{name: onePort, top: leafSpine, cfg: tuned, host: func(i int, cfg *transport.Config) {
+		if i < 16 {
+			cfg.Paths = cfg.Paths[:1]
+		}
+	}, m: func() Matrix {
+		var m Matrix
+		for i := range 16 {
+			m.Flows = append(m.Flows, Flow{ID: i + 1, Src: i, Dst: 16 + i, Size: mega}, Flow{ID: i + 17, Src: 16 + i, Dst: 16 + (i+9)%16, Size: mega})
+		}
+		m.Nodes = 32
+		return m
+	}, then: func(t *Topology) { t.KillSwitch(t.Tiers[1][0]) }, bounds: &bounds{max: 10, resent: .15}},
 }
 
 // play plays a case.
@@ -151,7 +182,7 @@ func (c *trial) play(t *testing.T) *Result {
 	if cfg.PathChoice, ok = choices[*paths]; !ok {
 		t.Fatalf("-paths %s is no choice", *paths)
 	}
-	r, err := NewRun(top, Spec{Seed: *seed, Config: cfg, Matrix: c.m(), NIC: *nic, Sample: 5 * us, Limit: c.limit})
+	r, err := NewRun(top, Spec{Seed: *seed, Config: cfg, Host: c.host, Matrix: c.m(), NIC: *nic, Sample: 5 * us, Limit: c.limit})
 	if err != nil {
 		t.Fatal(err)
 	}

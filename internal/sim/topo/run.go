@@ -19,6 +19,8 @@ import (
 type Spec struct {
 	Seed   uint64
 	Config transport.Config // of each host, without Local and Paths
+	// Host, if not nil, changes the Config of a host before its FEP is made.
+	Host   func(index int, cfg *transport.Config)
 	Matrix Matrix
 	Limit  time.Duration // the run ends then, even if flows have not (default 1 s)
 	// NIC is how many bytes may wait in a host before its driver asks the FEP for more, as a full
@@ -112,6 +114,9 @@ func NewRun(t *Topology, s Spec) (*Run, error) {
 	for i, n := range t.Hosts {
 		cfg := s.Config
 		cfg.Local, cfg.Paths, cfg.Born = n.Addr(), n.Ports(), t.Net.Now()
+		if s.Host != nil {
+			s.Host(i, &cfg)
+		}
 		f, err := transport.New(cfg, rand.New(rand.NewPCG(s.Seed^0x666570, uint64(i))))
 		if err != nil {
 			return nil, err
@@ -180,7 +185,7 @@ func (h *Host) post(kind transport.OpKind, f *FlowResult, buf []byte, tag int) e
 		if id, err = h.FEP.Peer(h.r.Hosts[peer].Node.Addr(), true); err != nil {
 			return err
 		}
-		h.FEP.PeerPaths(id, wire.PathPortsOf(h.r.Hosts[peer].Node.Ports()))
+		h.FEP.PeerPaths(id, wire.PathPortsOf(h.r.Hosts[peer].FEP.Config().Paths))
 		h.peers[peer] = id
 	}
 	err := h.FEP.Post(now, &transport.Op{
