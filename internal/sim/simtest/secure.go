@@ -138,9 +138,20 @@ func (e *eye) open(w *World, p *sim.Packet) []byte {
 	var outer [wire.OuterMax]byte
 	n := wire.PutOuter(&outer, &p.Src, &p.Dst, uint16(8+len(p.Data)))
 	e.buf = append(e.buf[:0], p.Data...)
-	plain, _, why := e.dom.Open(w.Net.Now(), e.buf, outer[:n], p.Src.Addr())
+	// A packet that opens a PDC by a path port is sealed for the main port (docs/decisions/0061).
+	var main [wire.OuterMax]byte
+	var other []byte
+	for _, t := range w.Hosts {
+		if to := t.Addr(); to.Addr() == p.Dst.Addr() && to != p.Dst {
+			other = main[:wire.PutOuter(&main, &p.Src, &to, uint16(8+len(p.Data)))]
+		}
+	}
+	plain, _, second, why := e.dom.OpenEither(w.Net.Now(), e.buf, outer[:n], other, p.Src.Addr())
 	if why != tss.Good {
 		w.Failf("%s sends a packet that does not open: %v: %v", p.From.Name, why, h)
+	}
+	if second && (len(plain) < 2 || plain[1]&byte(wire.FlagSYN) == 0) {
+		w.Failf("%s sends a packet to a path port that is sealed for the main one, and opens no PDC: % x", p.From.Name, plain)
 	}
 	return plain
 }
