@@ -27,7 +27,9 @@ type format struct {
 // fills the queue of its path while the others are empty, a shorter one costs more processor time.
 // The last flow of the permutation of 128 hosts in docs/congestion.md takes 264 µs with 4, 258 with
 // 2, 274 with 8 and 309 with 64.
-const sprayTrain = 4
+//
+// Where switches trim, their queues are short, and trimTrain is the number.
+const sprayTrain, trimTrain = 4, 2
 
 func (m *format) init(cfg *Config) {
 	switch {
@@ -39,7 +41,9 @@ func (m *format) init(cfg *Config) {
 	m.trims, m.sprays, m.standard = cfg.Trimming, len(cfg.Paths) > 1, cfg.Encapsulation == wire.Standard
 	m.chooses = m.sprays
 	if m.most = dgram.MaxSegments; m.sprays {
-		m.most = sprayTrain
+		if m.most = sprayTrain; m.trims {
+			m.most = trimTrain
+		}
 	}
 	m.wrap = m.head + m.trailer
 	m.overhead = 8 + 40 // UDP header, and what UE 3.6.12 adds to the transport size

@@ -273,6 +273,10 @@ func (f *FEP) wake(p *pds.PDC) {
 // learnPath tells the path choice of a peer what became of packets on a path.
 func (f *FEP) learnPath(p *pds.PDC, path uint8, news pds.PathNews) {
 	pr := &f.peers[p.Peer]
+	if path == noPath {
+		pr.learnSpread(news)
+		return
+	}
 	if pr.paths == nil {
 		return
 	}

@@ -33,37 +33,77 @@ func (f *FEP) PeerPaths(id PeerID, ports wire.PathPorts) {
 	}
 }
 
+// A spread says whether many packets that open a PDC may go to several ports of a peer.
+type spread uint8
+
+const (
+	spreadUntried spread = iota
+	spreadArrives        // packets to path ports arrived
+	spreadLost           // only those to the main port did, as behind a firewall that lets nothing else through
+)
+
+// mainFirst is how many packets of a PDC that opens go to the main port before others go to path ports: as
+// many as open a sealed PDC (S-SYN-08).
+const mainFirst = 2
+
 // openingPath chooses the path of a packet of a PDC that the target does not know yet, with Symmetric
 // encapsulation. The packet leaves from the main port, by which the target knows the source. It goes where
-// the target answered last, at first its main port, and once a timeout has passed to any port of it. A FEP
-// with neither CRC nor ICV has nothing that names the target at a path port.
+// the target answered last, at first its main port. Once mainFirst packets have, the others take all ports
+// of the target in turn (RUD), and once a timeout has passed all take any of them. A FEP with neither CRC nor
+// ICV has nothing that names the target at a path port.
 func (f *FEP) openingPath(p *peer, pdc *pds.PDC) int {
-	return f.portPath(p, sidePath, pdc.Silences() > 0)
+	switch {
+	case p.ports.N == 0 || f.form.trailer == 0:
+		return 0
+	case pdc.Silences() > 0:
+		return f.anyPort(p, sidePath)
+	case f.form.sprays && p.spread != spreadLost && pdc.Mode() == wire.RUD && pdc.Outstanding() >= mainFirst:
+		if p.turn == 0 { // flows of many peers begin at different ports
+			p.turn = uint8(f.rng.IntN(int(p.ports.N))) + 1
+		}
+		p.turn = p.turn%p.ports.N + 1
+		return portPath(sidePath, p.ports.First+uint16(p.turn)-1)
+	}
+	return portPath(sidePath, p.via)
 }
 
 // openPath chooses the path of a packet of an open PDC for a FEP with one port: to the port of the peer from
 // which it answered last, or to any of them if two timeouts have passed.
 func (f *FEP) openPath(p *peer, pdc *pds.PDC) int {
-	return f.portPath(p, farPath, pdc.Silences() > 1)
+	switch {
+	case p.ports.N == 0 || f.form.trailer == 0:
+		return 0
+	case pdc.Silences() > 1:
+		return f.anyPort(p, farPath)
+	}
+	return portPath(farPath, p.via)
 }
 
-// portPath returns the path to a port of the peer: the one where it answered last, or any. It is 0 for the
-// main port.
-func (f *FEP) portPath(p *peer, kind int, draw bool) int {
-	if p.ports.N == 0 || f.form.trailer == 0 {
+// anyPort returns the path to a port of the peer, drawn from all.
+func (f *FEP) anyPort(p *peer, kind int) int {
+	i := f.rng.IntN(int(p.ports.N) + 1)
+	if i == 0 {
 		return 0
 	}
-	port := int(p.via)
-	if draw {
-		port = 0
-		if i := f.rng.IntN(int(p.ports.N) + 1); i > 0 {
-			port = int(p.ports.First) + i - 1
-		}
-	}
+	return portPath(kind, p.ports.First+uint16(i)-1)
+}
+
+// portPath returns the path to a path port; 0 is the main port.
+func portPath(kind int, port uint16) int {
 	if port == 0 {
 		return 0
 	}
-	return kind | port<<8
+	return kind | int(port)<<8
+}
+
+// learnSpread notes what became of a packet to a path port.
+func (p *peer) learnSpread(news pds.PathNews) {
+	switch {
+	case news != pds.PathLost:
+		p.spread = spreadArrives
+	case p.spread == spreadUntried:
+		p.spread = spreadLost
+	}
 }
 
 // unsure reports whether the next answer to a PDC says where the peer can be reached: the PDC is opening, or
@@ -78,12 +118,14 @@ func (f *FEP) foundAt(pdc *pds.PDC) {
 	if i := int(port) - int(p.ports.First); i < 0 || i >= int(p.ports.N) {
 		port = 0 // the main port, or one that nobody named
 	}
-	p.via = port
+	if p.via = port; port != 0 {
+		p.spread = spreadArrives
+	}
 }
 
 // startAside is start for a packet to a path port. If it opens a PDC, its CRC or ICV is that of the same packet
 // to the main port: if the port has come to be of another FEP, that one finds the packet damaged and does not
-// take a message that is not for it. No other packet shares the train.
+// take a message that is not for it. An ACK to the same port does not share the train.
 func (f *FEP) startAside(remote *netip.AddrPort, path, n int, tos uint8) []byte {
 	if path >= farPath {
 		at := netip.AddrPortFrom(remote.Addr(), uint16(path>>8))
@@ -91,7 +133,7 @@ func (f *FEP) startAside(remote *netip.AddrPort, path, n int, tos uint8) []byte 
 	}
 	b := f.start(remote, 0, n, tos)
 	f.out.d.Remote = netip.AddrPortFrom(remote.Addr(), uint16(path>>8))
-	f.out.full = true
+	f.out.side = true
 	return b
 }
 

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/uetkit/uetkit/internal/dgram"
+	"github.com/uetkit/uetkit/transport/internal/pds"
 	"github.com/uetkit/uetkit/transport/wire"
 )
 
@@ -125,7 +126,7 @@ func TestOpeningStays(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			p := newPipe(t, func(cfg *Config) { cfg.Paths = fourPorts; c.change(cfg) })
 			p.a.PeerPaths(p.toB, wire.PathPortsOf(fourPorts))
-			p.post(p.a, Op{Kind: OpSend, Peer: p.toB, RI: 15, Buf: pattern(100, 1)})
+			p.post(p.a, Op{Kind: OpSend, Peer: p.toB, RI: 15, Buf: pattern(20_000, 1)})
 			was := ""
 			for range 12 {
 				for p.a.Transmit(p.now, &p.d) {
@@ -142,6 +143,120 @@ func TestOpeningStays(t *testing.T) {
 			}
 		})
 	}
+}
+
+// opened carries what a sends until it has nothing more to send, and then the answers. closed says that path
+// ports let nothing through. It returns how many packets went to each port.
+func opened(p *pipe, closed bool) map[uint16]int {
+	p.t.Helper()
+	went := map[uint16]int{}
+	for again := true; again; {
+		again = false
+		p.a.Flush(p.now)
+		for p.a.Transmit(p.now, &p.d) {
+			again = true
+			port := p.d.Remote.Port()
+			went[port] += (len(p.d.Data) + p.d.Seg - 1) / p.d.Seg
+			if port == 4793 || !closed {
+				from := netip.AddrPortFrom(p.a.cfg.Local.Addr(), p.a.cfg.Paths[p.d.Path])
+				p.b.Receive(p.now, &dgram.Datagram{Data: p.d.Data, Seg: p.d.Seg, Remote: from, Path: slices.Index(fourPorts, port)})
+			}
+		}
+		p.b.Flush(p.now)
+		for p.b.Transmit(p.now, &p.d) {
+			again = true
+			from := netip.AddrPortFrom(p.b.cfg.Local.Addr(), fourPorts[p.d.Path])
+			p.a.Receive(p.now, &dgram.Datagram{Data: p.d.Data, Seg: p.d.Seg, Remote: from, Path: slices.Index(fourPorts, p.d.Remote.Port())})
+		}
+	}
+	return went
+}
+
+// The packets that open a PDC take all ports of the target in turn, after the first ones. Those of an
+// ordered message do not. Behind a firewall that lets nothing through but the main port the others are sent
+// again, and the next PDC opens by the main port alone.
+func TestOpeningSpreads(t *testing.T) {
+	guarded(t, func(t *testing.T, change func(*Config), _ DropReason) {
+		for _, c := range []struct {
+			name            string
+			closed, ordered bool
+		}{{"open", false, false}, {"closed", true, false}, {"ordered", false, true}} {
+			t.Run(c.name, func(t *testing.T) {
+				p := newPipe(t, change)
+				if p.a.cfg.TSS != nil && p.a.cfg.OneRTT {
+					return // no more packets open than the main port gets
+				}
+				p.a.PeerPaths(p.toB, wire.PathPortsOf(fourPorts))
+				send := func(n int) map[uint16]int {
+					t.Helper()
+					p.post(p.b, Op{Kind: OpRecv, Peer: p.toA, RI: 15, Buf: make([]byte, n), Context: "r"})
+					p.post(p.a, Op{Kind: OpSend, Peer: p.toB, RI: 15, Buf: pattern(n, 1), Context: "s", Ordered: c.ordered})
+					went := opened(p, c.closed)
+					for range 100 {
+						if !p.a.Busy() {
+							break
+						}
+						p.now = p.a.NextTimeout()
+						p.a.Advance(p.now)
+						opened(p, c.closed)
+					}
+					p.want(p.b, fmt.Sprintf("r ok len=%d", n))
+					p.want(p.a, "s ok")
+					return went
+				}
+				went := send(62 << 10)
+				if c.ordered {
+					if len(went) != 1 {
+						t.Errorf("ordered packets went to ports %v", went)
+					}
+					return
+				}
+				if went[4793] < mainFirst || went[50001] < 10 || went[50002] < 10 || went[50003] < 10 {
+					t.Errorf("packets went to ports %v", went)
+				}
+				if went = send(10 << 10); c.closed != (len(went) == 1) { // by the PDC for short messages
+					t.Errorf("packets of the next PDC went to ports %v", went)
+				}
+				if c.closed {
+					return
+				}
+				p.a.peers[p.toB].spread = spreadLost
+				p.a.learnPath(p.a.peers[p.toB].short, noPath, pds.PathGood)
+				if p.a.peers[p.toB].spread != spreadArrives {
+					t.Error("what arrives at a path port does not count")
+				}
+			})
+		}
+	})
+}
+
+// An ACK to a path port of the peer does not join a train that goes aside to the same port.
+func TestAckDoesNotGoAside(t *testing.T) {
+	guarded(t, func(t *testing.T, change func(*Config), _ DropReason) {
+		p := newPipe(t, change)
+		p.a.PeerPaths(p.toB, wire.PathPortsOf(fourPorts))
+		for i, by := 0, 0; i < 100 && p.a.peers[p.toB].short == nil; i++ {
+			p.post(p.a, Op{Kind: OpRecv, Peer: p.toB, RI: 15, Buf: make([]byte, 8), Context: "r"})
+			p.post(p.b, Op{Kind: OpSend, Peer: p.toA, RI: 15, Buf: pattern(8, 1)})
+			for p.b.Transmit(p.now, &p.d) {
+				by = p.d.Path
+				p.a.Receive(p.now, &dgram.Datagram{Data: p.d.Data, Seg: p.d.Seg, Remote: netip.AddrPortFrom(p.b.cfg.Local.Addr(), fourPorts[by])})
+			}
+			if by == 2 { // its ACK waits, and what goes aside next goes to the same port
+				p.a.peers[p.toB].turn = 1
+				p.post(p.a, Op{Kind: OpSend, Peer: p.toB, RI: 15, Buf: pattern(5<<10, 1)})
+			}
+			opened(p, false)
+		}
+		if p.a.peers[p.toB].short == nil {
+			t.Fatal("no packet came by that path")
+		}
+		for why, n := range p.b.Stats().Drops {
+			if n != 0 {
+				t.Errorf("%d packets dropped: %v", n, DropReason(why))
+			}
+		}
+	})
 }
 
 // A damaged packet is dropped at a path port as anywhere, and only what opens a PDC goes aside.

@@ -21,6 +21,7 @@ type train struct {
 	off  int  // start of the newest packet
 	open bool // the newest packet has no trailer yet, so that AR may still be set on it
 	full bool // has no room for another packet
+	side bool // goes to a path port with the CRC or ICV for the main port
 
 	prefix wire.Prefix    // CRC prefix of its packets
 	apart  bool           // see FEP.Apart
@@ -31,7 +32,7 @@ type train struct {
 // begin starts an empty train in d.
 func (f *FEP) begin(d *dgram.Datagram) {
 	d.Data = d.Data[:0]
-	f.out.d, f.out.size, f.out.full = d, 0, false
+	f.out.d, f.out.size, f.out.full, f.out.side = d, 0, false, false
 	if f.notes != nil {
 		f.notes.begin()
 	}
@@ -42,10 +43,11 @@ func (f *FEP) fits(remote *netip.AddrPort, path, n, class int) bool {
 	return f.goesBy(remote, path, class) && f.out.room(n)
 }
 
-// goesBy reports whether the train is empty, or goes to remote by path in this class.
+// goesBy reports whether the train is empty, or goes to remote by path in this class. Only packets of the same
+// PDC join what goes aside (drain).
 func (f *FEP) goesBy(remote *netip.AddrPort, path, class int) bool {
 	t := &f.out
-	return t.size == 0 || t.d.Path == path && t.d.TOS == f.form.tos[class] && t.d.Remote == *remote
+	return t.size == 0 || !t.side && t.d.Path == path && t.d.TOS == f.form.tos[class] && t.d.Remote == *remote
 }
 
 // room reports whether the train has room for a packet of n bytes, trailer included, of the

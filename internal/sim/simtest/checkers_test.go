@@ -302,6 +302,9 @@ var plantedBugs = []planted{
 		})
 	}},
 	{bug: "a sealed packet is damaged before it leaves", says: "does not open", spec: secure, plant: leaving(func(d *dgram.Datagram) { d.Data[len(d.Data)-1] ^= 1 })},
+	{bug: "an answer goes to another port than it was sealed for", says: "sealed for the main one", spec: secure, plant: func(w *World) {
+		lie(w.Hosts[1]).leaves = func(d *dgram.Datagram) { d.Remote = netip.AddrPortFrom(d.Remote.Addr(), d.Remote.Port()+1) }
+	}},
 
 	// Checks of calls of the FEP.
 	{bug: "a peer is refused", says: "Peer(%v): %v", plant: func(w *World) { lie(w.Hosts[0]).peer = func() error { return errors.New("planted") } }},

@@ -881,6 +881,7 @@ func (t *Table) findSyn(in *Arrival, h *wire.Req) *PDC {
 	}
 	p = &PDC{t: t, id: id, remoteID: h.SPDCID, mode: h.Mode(), state: Established, start: start, remote: in.From, who: in.Who}
 	p.tx.init(start) // UE 3.5.8: the return direction starts at the same PSN
+	p.expectReorder()
 	t.add(in.Now, p)
 	rx := t.getRx(p)
 	rx.note(in.From, in.Path)

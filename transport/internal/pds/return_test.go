@@ -4,6 +4,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/uetkit/uetkit/transport/internal/piece"
 	"github.com/uetkit/uetkit/transport/wire"
 )
 
@@ -129,4 +130,28 @@ func TestProofIsAskedFor(t *testing.T) {
 	x.wantAcks("cack=1 psn=1 OK")
 	x.advance(time.Second)
 	x.wantLoose()
+}
+
+// Read data takes several paths as other packets do: three later arrivals are no loss there, and with one path
+// they are.
+func TestReturnIsPatient(t *testing.T) {
+	for _, paths := range []int{1, 4} {
+		x := newTable(t, func(c *Config) { c.Paths = paths })
+		x.recv(0)
+		x.p.markProven()
+		x.acks()
+		x.p.SetCCC(x.now, x.ccc)
+		for range 6 {
+			if !x.p.CanReturn(100) {
+				t.Fatal("nothing can be returned")
+			}
+			x.p.Push(x.now, piece.Piece{}, 100, 0)
+		}
+		x.now += 10 * time.Microsecond
+		a := wire.Ack{Type: wire.TypeAckCC, CACK: x.p.start - 1, AckPSNOff: 5, SPDCID: x.p.remoteID, DPDCID: x.p.id, MPR: 2, SACKOff: 1, SACK: 0b11110}
+		x.tab.ReceiveAck(x.in(peerAddr), &a, nil)
+		if lost := x.p.Lost(); lost != (paths == 1) {
+			t.Errorf("%d paths: lost %v", paths, lost)
+		}
+	}
 }

@@ -155,13 +155,19 @@ func (t *Table) Open(now time.Duration, peer uint32, remote netip.AddrPort, mode
 		p.start = t.newStart(id)
 	}
 	p.tx.init(p.start)
-	if t.cfg.Paths > 1 && mode == wire.RUD {
-		p.tx.reorder = maxReorder // several paths reorder: a hole is a loss only if it stays
-	}
+	p.expectReorder()
 	t.add(now, p)
 	t.arm(p, now+t.cfg.IdleClose) // it may never be used
 	t.Stats.PDCOpened++
 	return p
+}
+
+// expectReorder makes a new PDC patient where packets take several paths, which reorder: a hole is a loss only
+// if it stays.
+func (p *PDC) expectReorder() {
+	if p.t.cfg.Paths > 1 && p.mode == wire.RUD {
+		p.tx.reorder = maxReorder
+	}
 }
 
 // Usable reports whether new messages may start on the PDC.
