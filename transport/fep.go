@@ -488,7 +488,7 @@ func (f *FEP) Queued() int { return f.todo.queued }
 // ends a PDC at once (F11).
 func (f *FEP) Unreachable(now time.Duration, remote netip.AddrPort) {
 	f.now = now
-	id, ok := f.book.byAddr[remote]
+	id, ok := f.peerAt(remote)
 	if !ok || f.peers[id].opened == 0 {
 		return // T34: no peer has this address, or nothing is sent to it but answers
 	}

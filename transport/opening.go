@@ -27,7 +27,10 @@ const noPath = 255
 func (f *FEP) PeerPaths(id PeerID, ports wire.PathPorts) {
 	if id != NoPeer && int(id) < len(f.peers) {
 		p := &f.peers[id]
-		if p.ports = ports.Valid(); p.ports.N > 0 && !f.form.standard {
+		if ports = ports.Valid(); ports != p.ports {
+			p.ports, p.via, p.turn, p.spread = ports, 0, 0, spreadUntried
+		}
+		if ports.N > 0 && !f.form.standard {
 			f.form.chooses = true
 		}
 	}
@@ -42,21 +45,21 @@ const (
 	spreadLost           // only those to the main port did, as behind a firewall that lets nothing else through
 )
 
-// mainFirst is how many packets of a PDC that opens go to the main port before others go to path ports: as
-// many as open a sealed PDC (S-SYN-08).
+// mainFirst is how many packets of a PDC that opens are under way to the main port before a train goes to a
+// path port: as many as open a sealed PDC (S-SYN-08).
 const mainFirst = 2
 
 // openingPath chooses the path of a packet of a PDC that the target does not know yet, with Symmetric
 // encapsulation. The packet leaves from the main port, by which the target knows the source. It goes where
 // the target answered last, at first its main port. Once mainFirst packets have, the others take all ports
-// of the target in turn (RUD), and once a timeout has passed all take any of them. A FEP with neither CRC nor
-// ICV has nothing that names the target at a path port.
+// of the target in turn (RUD), and after a timeout all take a path port or, after every second one, the main
+// port. A FEP with neither CRC nor ICV has nothing that names the target at a path port.
 func (f *FEP) openingPath(p *peer, pdc *pds.PDC) int {
 	switch {
 	case p.ports.N == 0 || f.form.trailer == 0:
 		return 0
 	case pdc.Silences() > 0:
-		return f.anyPort(p, sidePath)
+		return f.anyPort(p, sidePath, pdc.Silences()%2 == 0)
 	case f.form.sprays && p.spread != spreadLost && pdc.Mode() == wire.RUD && pdc.Outstanding() >= mainFirst:
 		if p.turn == 0 { // flows of many peers begin at different ports
 			p.turn = uint8(f.rng.IntN(int(p.ports.N))) + 1
@@ -68,24 +71,24 @@ func (f *FEP) openingPath(p *peer, pdc *pds.PDC) int {
 }
 
 // openPath chooses the path of a packet of an open PDC for a FEP with one port: to the port of the peer from
-// which it answered last, or to any of them if two timeouts have passed.
+// which it answered last, or to any of them if two timeouts have passed, the main port each second time.
 func (f *FEP) openPath(p *peer, pdc *pds.PDC) int {
 	switch {
 	case p.ports.N == 0 || f.form.trailer == 0:
 		return 0
 	case pdc.Silences() > 1:
-		return f.anyPort(p, farPath)
+		return f.anyPort(p, farPath, pdc.Silences()%2 != 0)
 	}
 	return portPath(farPath, p.via)
 }
 
-// anyPort returns the path to a port of the peer, drawn from all.
-func (f *FEP) anyPort(p *peer, kind int) int {
-	i := f.rng.IntN(int(p.ports.N) + 1)
-	if i == 0 {
+// anyPort returns the path to a path port of the peer, drawn from all, or to its main port: the path ports may
+// be shut, or those of a life that has ended.
+func (f *FEP) anyPort(p *peer, kind int, main bool) int {
+	if main {
 		return 0
 	}
-	return portPath(kind, p.ports.First+uint16(i)-1)
+	return portPath(kind, p.ports.First+uint16(f.rng.IntN(int(p.ports.N))))
 }
 
 // portPath returns the path to a path port; 0 is the main port.
@@ -112,15 +115,38 @@ func (f *FEP) unsure(pdc *pds.PDC) bool {
 	return f.form.chooses && (pdc.RemoteID() == 0 || !f.form.sprays && pdc.Silences() > 0)
 }
 
-// foundAt notes that the packet which is being processed answered a PDC that was unsure.
-func (f *FEP) foundAt(pdc *pds.PDC) {
+// foundAt notes that the packet which is being processed answered a PDC that was unsure. If there was no
+// silence before, nothing speaks against the port of last time.
+func (f *FEP) foundAt(pdc *pds.PDC, silent bool) {
 	p, port := &f.peers[pdc.Peer], f.rx.in.From.Port()
-	if i := int(port) - int(p.ports.First); i < 0 || i >= int(p.ports.N) {
+	if !p.hasPath(port) {
 		port = 0 // the main port, or one that nobody named
 	}
-	if p.via = port; port != 0 {
+	if port != 0 {
 		p.spread = spreadArrives
 	}
+	if silent {
+		p.via = port
+	}
+}
+
+// hasPath reports whether a port is a path port of the peer.
+func (p *peer) hasPath(port uint16) bool {
+	i := int(port) - int(p.ports.First)
+	return i >= 0 && i < int(p.ports.N)
+}
+
+// peerAt returns the peer that receives at an address, at its main port or a path port.
+func (f *FEP) peerAt(at netip.AddrPort) (PeerID, bool) {
+	if id, ok := f.book.byAddr[at]; ok || !f.form.chooses {
+		return id, ok
+	}
+	for i := range f.peers {
+		if p := &f.peers[i]; p.hasPath(at.Port()) && p.addr.Addr() == at.Addr() {
+			return PeerID(i), true
+		}
+	}
+	return NoPeer, false
 }
 
 // startAside is start for a packet to a path port. If it opens a PDC, its CRC or ICV is that of the same packet

@@ -360,3 +360,73 @@ func TestOnePortGoesToPathPorts(t *testing.T) {
 		send(0)
 	})
 }
+
+// A target whose path ports are shut, or those of a life that has ended, is reached by its main port
+// after two timeouts at most. The port that answered last is forgotten with the path ports it was one of.
+func TestOpeningReachesTheMainPort(t *testing.T) {
+	guarded(t, func(t *testing.T, change func(*Config), _ DropReason) {
+		for seed := range uint64(8) {
+			p := newPipe(t, change)
+			p.a.rng = rand.New(rand.NewPCG(seed, 1))
+			d, _ := aside(p)
+			p.a.peers[p.toB].via = d.Remote.Port()
+			for range 2 {
+				before := silences(p.a)
+				if after := p.untilMain(); after > before+2 {
+					t.Fatalf("seed %d: a packet goes to the main port after %d timeouts, the last one went there after %d", seed, after, before)
+				}
+			}
+			p.a.PeerPaths(p.toB, wire.PathPortsOf([]uint16{4793, 60001}))
+			if q := &p.a.peers[p.toB]; q.via != 0 || q.turn != 0 || q.spread != spreadUntried {
+				t.Errorf("of the life before: %d, %d, %d", q.via, q.turn, q.spread)
+			}
+		}
+	})
+}
+
+// silences is how many timeouts the PDC of a FEP has met.
+func silences(f *FEP) (n int) {
+	f.pds.Each(func(pdc *pds.PDC) { n = pdc.Silences() })
+	return n
+}
+
+// untilMain lets time pass until a packet of a goes to the main port of b, and returns how many timeouts the PDC
+// has met then.
+func (p *pipe) untilMain() int {
+	for {
+		n := silences(p.a)
+		p.now = p.a.NextTimeout()
+		p.a.Advance(p.now)
+		again := silences(p.a) > n
+		for p.a.Transmit(p.now, &p.d) {
+			again = again && p.d.Remote != p.b.cfg.Local
+		}
+		if m := silences(p.a); m > n && !again || m == 0 || m > 20 {
+			return m
+		}
+	}
+}
+
+// What the system says of a path port is said of the peer that has it.
+func TestEvidenceFromPathPorts(t *testing.T) {
+	p := newPipe(t, func(c *Config) { c.Paths = fourPorts })
+	d, _ := aside(p)
+	if id, ok := p.a.peerAt(d.Remote); !ok || id != p.toB {
+		t.Errorf("%v is of peer %d, %v", d.Remote, id, ok)
+	}
+	for _, port := range []uint16{50000, 50004} {
+		if id, ok := p.a.peerAt(netip.AddrPortFrom(d.Remote.Addr(), port)); ok {
+			t.Errorf("port %d is of peer %d", port, id)
+		}
+	}
+	suspects := 0
+	p.a.Unreachable(p.now, d.Remote) // the port is shut, and so is the process
+	p.a.pds.Each(func(pdc *pds.PDC) {
+		if pdc.View().Evidence != 0 {
+			suspects++
+		}
+	})
+	if suspects != 1 {
+		t.Errorf("%d suspects", suspects)
+	}
+}

@@ -362,8 +362,9 @@ func (f *FEP) ackIn(d *dgram.Datagram, b []byte, p *pds.PDC) {
 		f.ackOf(p, b[n:])
 		return
 	}
+	silent := p.Silences() > 0
 	if f.ackOf(p, b[n:]); !f.unsure(p) {
-		f.foundAt(p)
+		f.foundAt(p, silent)
 	}
 }
 
@@ -412,7 +413,7 @@ func (f *FEP) ackOf(p *pds.PDC, b []byte) {
 func (f *FEP) nackIn(n *wire.Nack) {
 	if p := f.pds.Lookup(n.DPDCID); p != nil && p.Silences() > 0 && f.unsure(p) {
 		if f.pds.ReceiveNack(&f.rx.in, n); p.Silences() == 0 {
-			f.foundAt(p) // it has the Start_PSN of the target
+			f.foundAt(p, true) // it has the Start_PSN of the target
 		}
 	} else {
 		f.pds.ReceiveNack(&f.rx.in, n)

@@ -76,7 +76,7 @@ func (f *FEP) PayloadMTU(id PeerID) (payload, full int) {
 // discovery that the path loses such packets.
 func (f *FEP) TooLong(now time.Duration, remote netip.AddrPort, n int) {
 	f.now = now
-	id, ok := f.book.byAddr[remote]
+	id, ok := f.peerAt(remote)
 	if ok && !f.closed && !f.ended && n > f.form.reqLen+safeMTU && n <= f.form.reqLen+int(f.peers[id].mtu) {
 		f.shrink(id)
 		f.heed()

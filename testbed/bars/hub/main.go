@@ -266,7 +266,7 @@ func hub(c net.Conn, n int) (map[string]float64, error) {
 	}
 	kmsgs := float64(got) / time.Since(start).Seconds() / 1e3
 	figures := map[string]float64{}
-	if err := errors.Join(json.NewEncoder(c).Encode(0), in.Decode(&figures)); err != nil && err != io.EOF {
+	if err := errors.Join(json.NewEncoder(c).Encode(0), in.Decode(&figures)); err != nil && !errors.Is(err, io.EOF) {
 		return nil, err
 	}
 	figures["kmsgs"] = kmsgs

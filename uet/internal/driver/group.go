@@ -470,7 +470,11 @@ func (m *member) told(again bool) {
 	}
 	if d.out.dead && !m.deaf {
 		m.deaf = true // or the set would tell of it for ever
-		m.g.set.Remove(d.conn, m.id)
+		m.g.mu.Lock()
+		if !m.gone { // else its id may be another's
+			m.g.set.Remove(d.conn, m.id)
+		}
+		m.g.mu.Unlock()
 	}
 }
 
@@ -597,7 +601,7 @@ func (g *Group) Nap(limit time.Duration) bool {
 	}
 	defer nappers.leave()
 	g.looking.Lock()
-	left, ready := g.lie(limit)
+	left, ready := g.beginNap(limit)
 	g.looking.Unlock()
 	if left == 0 {
 		return ready
@@ -618,10 +622,10 @@ func (g *Group) Nap(limit time.Duration) bool {
 	return slept
 }
 
-// lie prepares a nap and returns how long it may last. 0 means that there is none, and ready then
+// beginNap prepares a nap and returns how long it may last. 0 means that there is none, and ready then
 // says that there may be something to do. The caller holds looking: a turn of the goroutine that is
 // not over would make it sleep on the set, too, and nobody would know of that.
-func (g *Group) lie(limit time.Duration) (left time.Duration, ready bool) {
+func (g *Group) beginNap(limit time.Duration) (left time.Duration, ready bool) {
 	if g.settle() {
 		return 0, true
 	}
@@ -631,13 +635,13 @@ func (g *Group) lie(limit time.Duration) (left time.Duration, ready bool) {
 		return 0, false
 	}
 	now, t := g.clock(), g.agenda.first()
-	if t <= now {
+	if t <= now || limit <= 0 {
 		return 0, true
 	}
 	if g.watching {
 		g.kick() // the goroutine leaves the set to this call
 	}
-	if end := now + int64(limit); end > now {
+	if end := now + int64(limit); end > now { // else it does not end in this world
 		t = min(t, end)
 	}
 	g.napping, g.watching, g.until = true, true, t

@@ -314,6 +314,20 @@ func TestGroupGoroutineServesAll(t *testing.T) {
 	})
 }
 
+// A deadline may pass before the nap for it begins.
+func TestGroupNapOfNoTime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCrew(t, 3, false)
+		for c.Poll() {
+		}
+		for _, limit := range []time.Duration{0, -time.Nanosecond} {
+			if start := time.Now(); !c.Nap(limit) || time.Since(start) != 0 {
+				t.Errorf("a nap of %v took %v", limit, time.Since(start))
+			}
+		}
+	})
+}
+
 func TestGroupNapIsEnded(t *testing.T) {
 	for _, auto := range []bool{false, true} {
 		napIsEnded(t, auto)
