@@ -53,11 +53,12 @@ type MRAttr struct {
 // read of it may be executed several times (IDEMPOTENT_SAFE, S-RUDI-02). Such accesses are not counted.
 const IdempotentKey = wire.MKeyIdempotent
 
-// OptimizedKey is the bit of a key whose RKEY is below 4,096, so that the small request header can name the region
-// (OPTIMIZED, R-RMA-13). No other region with this bit may have that RKEY, or registration fails with
-// fi.ENOKEY. Writes and reads of one packet without remote CQ data are 24 bytes shorter on the wire then, if the peer's address says that it takes such headers, as the
-// address of a uet endpoint (Endpoint.Name) does in binary form. Socket addresses and text do not say.
-// Such keys are easy to guess.
+// OptimizedKey is the bit of a key whose RKEY is below 4,096, so that the small request header can name the
+// region (OPTIMIZED, R-RMA-13). No other region with this bit may have that RKEY, or registration fails with
+// fi.ENOKEY. Writes and reads of one packet without remote CQ data are 24 bytes shorter on the wire then, if
+// the peer's address says that it takes such headers, as the address of a uet endpoint (Endpoint.Name) does in
+// binary form. Socket addresses and text do not say. They take more time of the processors, as only requests
+// with the standard header have short ways. Such keys are easy to guess.
 const OptimizedKey = wire.MKeyOptimized
 
 // An MR is memory that peers may access (fi_mr(3)). Peers reach it through each endpoint of its
