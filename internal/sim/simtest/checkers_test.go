@@ -242,6 +242,15 @@ var plantedBugs = []planted{
 		a.fences = append(a.fences, a.Post(OpSpec{Kind: transport.OpTSend, Peer: 1, Len: 64}))
 	})},
 
+	{bug: "an access passes a fence", says: "a fence is between them", spec: boarded, play: func(w *World) {
+		a := w.Hosts[0]
+		long := OpSpec{Kind: transport.OpWrite, Peer: 1, Len: 500_000, Level: transport.LevelDelivery}
+		first, second := a.Post(OpSpec{Kind: transport.OpWrite, Peer: 1, Addr: 600_000, Len: 64}), a.Post(long)
+		first.Fence, a.accessFences = true, true
+		first.postSeq, second.postSeq = second.postSeq, first.postSeq
+		w.Settle(5 * time.Second)
+	}},
+
 	// Checks of ACKs.
 	{bug: "an ACK of what was never sent", says: "acknowledges what was never sent", plant: acks(func(b []byte, r *reading) { be.PutUint32(b[4:], r.cack+1<<16) })},
 	{bug: "CACK covers what never arrived", says: "covers a PSN", plant: func(w *World) {

@@ -72,44 +72,45 @@ type Host struct {
 	Config  transport.Config
 	Closed  bool
 
-	w        *World
-	spec     HostSpec
-	rng      *rand.Rand
-	pool     dgram.Pool
-	peers    []transport.PeerID
-	last     time.Duration // latest turn
-	late     bool          // it told the FEP so
-	flushAt  time.Duration
-	busy     bool // inside drive
-	closing  bool // inside Close
-	sends    []*Op
-	recvs    []*Op
-	reads    []*Op
-	memory   []byte // see expose
-	counters []byte // see count
-	tallies  []byte // see tally
-	board    []byte // see pin
-	disk     []byte // what of the board is durable
-	regions  []*transport.Region
-	removed  bool      // Unregister was called, in any life
-	kept     [2][]byte // what board and counters were then, in this life
-	backlog  []*Op
-	damaged  int // datagrams of this life that came damaged and not trimmed
-	trimmed  int // datagrams that came trimmed
-	wild     int // datagrams that came trimmed and damaged, perhaps in the header
-	dom      *tss.Domain
-	gen      uint8 // generation of the key it seals with
-	has      uint8 // generation of the newest key it opens with
-	epoch    uint16
-	refused  int             // the last life to which a target said that its PDC is that of another life
-	born     []time.Duration // start of each life
-	died     []time.Duration // end of each life
-	tookBack bool            // see takesBack
-	withdrew bool            // a receive was kept for a deferred message that did not come
-	deferred bool            // it has deferred a message
-	errRecv  int             // receives that ended in error in this life
-	talks    []talk          // state of the exchange with each host in this life
-	fences   []*Op           // sends with a fence that no later send has passed
+	w            *World
+	spec         HostSpec
+	rng          *rand.Rand
+	pool         dgram.Pool
+	peers        []transport.PeerID
+	last         time.Duration // latest turn
+	late         bool          // it told the FEP so
+	flushAt      time.Duration
+	busy         bool // inside drive
+	closing      bool // inside Close
+	sends        []*Op
+	recvs        []*Op
+	reads        []*Op
+	memory       []byte // see expose
+	counters     []byte // see count
+	tallies      []byte // see tally
+	board        []byte // see pin
+	disk         []byte // what of the board is durable
+	regions      []*transport.Region
+	removed      bool      // Unregister was called, in any life
+	kept         [2][]byte // what board and counters were then, in this life
+	backlog      []*Op
+	damaged      int // datagrams of this life that came damaged and not trimmed
+	trimmed      int // datagrams that came trimmed
+	wild         int // datagrams that came trimmed and damaged, perhaps in the header
+	dom          *tss.Domain
+	gen          uint8 // generation of the key it seals with
+	has          uint8 // generation of the newest key it opens with
+	epoch        uint16
+	refused      int             // the last life to which a target said that its PDC is that of another life
+	born         []time.Duration // start of each life
+	died         []time.Duration // end of each life
+	tookBack     bool            // see takesBack
+	withdrew     bool            // a receive was kept for a deferred message that did not come
+	deferred     bool            // it has deferred a message
+	errRecv      int             // receives that ended in error in this life
+	talks        []talk          // state of the exchange with each host in this life
+	fences       []*Op           // sends with a fence that no later send has passed
+	accessFences bool            // one-sided operations with a fence were posted
 
 	// evs are the source ports by which packets of each host came, in all lives.
 	evs map[*Host]map[uint16]bool
@@ -701,6 +702,9 @@ func (h *Host) event(now time.Duration, e transport.Event) {
 		w.note("%s: %v: %v len %d over %d%s", h.Name(), o, e.Cause, e.Len, e.OverLen, unknown(e))
 	}
 	w.Net.Note(uint64(o.ID)<<32 | uint64(e.Cause)<<24 | uint64(e.Len))
+	if h.accessFences && o.read() && o.OK() && !o.early() {
+		h.behindFences(o)
+	}
 	switch {
 	case o.send():
 		w.sendEnded(o)

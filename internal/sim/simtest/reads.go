@@ -165,6 +165,38 @@ func (g *generator) smalls() {
 	}
 }
 
+// accessFences gives one-sided operations of a quarter of the scenarios fences. It draws from random numbers of
+// its own.
+func (g *generator) accessFences() {
+	rng := rand.New(rand.NewPCG(g.sc.Spec.Seed, 0x66656e6365))
+	if rng.IntN(4) != 0 {
+		return
+	}
+	for i := range g.sc.Steps {
+		if o := &g.sc.Steps[i].Op; o.Kind != 0 && o.read() {
+			o.Fence = rng.IntN(6) == 0
+		}
+	}
+}
+
+// behindFences checks that all that was posted before the last fence before an access, or before the access if it
+// has one itself, ended before it (R-ORD-07).
+func (h *Host) behindFences(o *Op) {
+	fence := uint64(0)
+	for _, f := range h.reads {
+		if f.Fence && f.Peer == o.Peer && f.From == o.From && f.postSeq <= o.postSeq {
+			fence = max(fence, f.postSeq)
+		}
+	}
+	for _, list := range [...][]*Op{h.reads, h.sends} {
+		for _, p := range list {
+			if p.Peer == o.Peer && p.From == o.From && p.postSeq < fence && p.Open() && !p.Silent {
+				h.w.Failf("%s: %v ends before %v, although a fence is between them", h.Name(), o, p)
+			}
+		}
+	}
+}
+
 // reads adds reads to half of the scenarios. Like secure it draws from random numbers of its own.
 func (g *generator) reads(n int) {
 	sc := g.sc

@@ -114,6 +114,7 @@ func Generate(seed uint64) *Scenario {
 	g.lendings()
 	g.idempotents()
 	g.smalls()
+	g.accessFences()
 	g.busy()
 	g.credit()
 	slices.SortStableFunc(sc.Steps, func(a, b Step) int { return int(a.At - b.At) })

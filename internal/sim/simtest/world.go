@@ -452,6 +452,7 @@ func (w *World) accepted(o *Op) {
 		}
 	} else if o.read() {
 		h.reads = append(h.reads, o)
+		h.accessFences = h.accessFences || o.Fence
 		if o.Inject {
 			set(o.buf, spent)
 		}

@@ -112,7 +112,11 @@ func (s *SES) passed(m *send) {
 		if f.is(m.ep.id, m.peer) && (f.question && m.seq == f.seq || !f.question && m.seq < f.seq) {
 			f.left--
 		}
-		switch before := slices.IndexFunc(keep, func(k fence) bool { return k.is(f.ep, f.peer) }); {
+		before := len(keep) - 1 // the last fence before f that is not open
+		for before >= 0 && !keep[before].is(f.ep, f.peer) {
+			before--
+		}
+		switch {
 		case f.left != 0:
 			keep = append(keep, f)
 		case before >= 0: // a question is answered, and the application's fence before it is not open yet

@@ -215,40 +215,54 @@ func TestMatchCompleteIsNotTakenBack(t *testing.T) {
 }
 
 // R-ORD-07: a send of LevelMatch behind a fence waits for it, also when it is known before that what
-// its target can do.
+// its target can do; and for the last of them if there are several.
 func TestMatchCompleteBehindAFence(t *testing.T) {
-	s := New(testConfig())
-	cfg := testConfig()
-	send := func(ctx string, level Level, fence bool) Handle {
-		h, err := s.send(1, &Op{Kind: EvSend, Peer: 2, PIDonFEP: cfg.PIDonFEP, RI: cfg.RI, Buf: pattern(8), Level: level, Fence: fence, Context: ctx})
-		if err != nil {
-			t.Fatal(err)
+	for _, fences := range []int{1, 2, 3} {
+		s := New(testConfig())
+		cfg := testConfig()
+		send := func(ctx string, level Level, fence bool) Handle {
+			h, err := s.send(1, &Op{Kind: EvSend, Peer: 2, PIDonFEP: cfg.PIDonFEP, RI: cfg.RI, Buf: pattern(8), Level: level, Fence: fence, Context: ctx})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if fence || s.Fenced(0, 2) {
+				s.Fence(h, fence)
+			}
+			return h
 		}
-		if fence || s.Fenced(0, 2) {
-			s.Fence(h, fence)
+		first := send("first", LevelTransmit, false)
+		p, _ := s.Peek(first, 1024)
+		s.AppendPiece(nil, p)
+		fenced := make([]Handle, fences)
+		for i := range fenced {
+			fenced[i] = send("fenced", LevelTransmit, true)
 		}
-		return h
-	}
-	first := send("first", LevelTransmit, false)
-	p, _ := s.Peek(first, 1024)
-	s.AppendPiece(nil, p)
-	send("fenced", LevelTransmit, true)
-	send("match", LevelMatch, false)
-	s.Advance(2)
-	q, _ := s.Resend()
-	p, _ = s.Peek(q, 1024)
-	s.AppendPiece(nil, p)
-	s.Answered(q, &wire.Rsp{Opcode: wire.RspResponse, RC: wire.RCUndeliverable, MsgID: 3})
-	if h, ok := s.Unfenced(); ok {
-		t.Fatalf("send %v may go before the fence", h)
-	}
-	s.Answered(first, nil)
-	n := 0
-	for _, ok := s.Unfenced(); ok; _, ok = s.Unfenced() {
-		n++
-	}
-	if n != 2 {
-		t.Errorf("%d sends may go behind the fence", n)
+		send("match", LevelMatch, false)
+		s.Advance(2)
+		q, _ := s.Resend()
+		p, _ = s.Peek(q, 1024)
+		s.AppendPiece(nil, p)
+		s.Answered(q, &wire.Rsp{Opcode: wire.RspResponse, RC: wire.RCUndeliverable, MsgID: uint16(2 + fences)})
+		if h, ok := s.Unfenced(); ok {
+			t.Fatalf("send %v may go before the fence", h)
+		}
+		for i, last := range append([]Handle{first}, fenced[:fences-1]...) {
+			if i > 0 {
+				p, _ = s.Peek(last, 1024)
+				s.AppendPiece(nil, p)
+			}
+			s.Answered(last, nil)
+			n, want := 0, 1
+			if i == fences-1 {
+				want = 2
+			}
+			for _, ok := s.Unfenced(); ok; _, ok = s.Unfenced() {
+				n++
+			}
+			if n != want {
+				t.Errorf("of %d fences: %d sends may go behind fence %d, want %d", fences, n, i, want)
+			}
+		}
 	}
 }
 
