@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/uetkit/uetkit/transport/internal/pds"
+	"github.com/uetkit/uetkit/transport/internal/rudi"
 	"github.com/uetkit/uetkit/transport/internal/ses"
 	"github.com/uetkit/uetkit/transport/wire"
 )
@@ -68,6 +69,9 @@ type Waiting struct {
 	Endpoint EndpointID
 	Context  any
 	Kind     OpKind
+	// Mode is the delivery mode by which the operation goes, or by which the message of a
+	// receive comes (UE 3.5.7). It is 0 for a receive that has no message yet.
+	Mode wire.Mode
 	// Peer and Remote are the target of a send, or of a receive the source of its message
 	// or the source that it asks for; NoPeer means any.
 	Peer   PeerID
@@ -142,7 +146,7 @@ func (f *FEP) Diagnose(now time.Duration) []Waiting {
 
 // DiagnoseRefused says why Post fails with ErrFull for op.
 func (f *FEP) DiagnoseRefused(now time.Duration, op *Op) Waiting {
-	w := Waiting{Endpoint: op.Endpoint, Context: op.Context, Kind: op.Kind, Tag: op.Tag, Peer: op.Peer, Remote: f.PeerAddr(op.Peer), Total: uint64(len(op.Buf)), Cause: WaitRoom, Heard: -1}
+	w := Waiting{Endpoint: op.Endpoint, Context: op.Context, Kind: op.Kind, Mode: f.modeOf(op.Kind, op.Ordered), Tag: op.Tag, Peer: op.Peer, Remote: f.PeerAddr(op.Peer), Total: uint64(len(op.Buf)), Cause: WaitRoom, Heard: -1}
 	for _, v := range op.Iov {
 		w.Total += uint64(len(v))
 	}
@@ -173,6 +177,10 @@ type sending struct {
 	nack     wire.NackCode // of a refused packet
 	notReady bool          // the target was not ready for one of them
 	first    time.Duration // when the first of them was sent first
+
+	idem  bool          // it goes by RUDI
+	tries int           // by RUDI: the most times that one of the packets was sent
+	next  time.Duration // by RUDI: when the first of them is late
 }
 
 // A diagnosis is the state of one call of Diagnose.
@@ -233,6 +241,55 @@ func (d *diagnosis) findSends() {
 			s.pdc, s.ln, s.queue = p, ln, i+1
 		}
 	})
+	d.findIdempotents()
+}
+
+// findIdempotents finds the packets of messages that go by RUDI.
+func (d *diagnosis) findIdempotents() {
+	f := d.f
+	if f.idem.table == nil {
+		return
+	}
+	f.idem.table.EachSent(func(k rudi.Sent) {
+		s := d.of(handle(k.Piece), nil)
+		s.idem = true
+		s.bytes += k.Piece.Len
+		s.tries = max(s.tries, k.Tries)
+		if s.first == 0 || k.First < s.first {
+			s.first = k.First
+		}
+		if s.next == 0 || k.Late < s.next {
+			s.next = k.Late
+		}
+		if k.Lost {
+			s.lost++
+		} else {
+			s.inFlight++
+		}
+	})
+	for id := range f.peers {
+		q := f.idem.queues[PeerID(id)]
+		if q == nil {
+			continue
+		}
+		for i := range q.q.len() {
+			s := d.of(q.q.at(i), nil)
+			s.idem, s.queue = true, i+1
+		}
+	}
+}
+
+// modeOf is the mode by which an operation goes that has no packets yet; 0 for a receive.
+func (f *FEP) modeOf(kind OpKind, ordered bool) wire.Mode {
+	switch {
+	case kind.Recv():
+		return 0
+	case f.cfg.Datagram:
+		return wire.UUD
+	case ordered:
+		return wire.ROD
+	}
+	return wire.RUD
 }
 
 // ago is the time since t, negative if t is 0, which means never.
@@ -272,6 +329,17 @@ func (d *diagnosis) send(v *ses.SendView) {
 		w.Payload, w.Interface = payload, full
 	}
 	d.why(v, &w)
+	if v.Kind == OpRead {
+		w.Done = uint64(v.Got)
+	}
+	switch s := d.at[v.Handle]; {
+	case s != nil && s.idem:
+		w.Mode = wire.RUDI
+	case s != nil && s.pdc != nil:
+		w.Mode = s.pdc.Mode()
+	default:
+		w.Mode = d.f.modeOf(v.Kind, v.Ordered)
+	}
 	if w.Heard < 0 {
 		w.Heard = d.heard(v.Peer)
 	}
@@ -305,9 +373,8 @@ func (d *diagnosis) why(v *ses.SendView, w *Waiting) {
 	case f.sec != nil && !f.sec.Ready() && (s == nil || s.queue > 0 || s.lost > 0 || s.refused > 0):
 		w.Cause, w.For = WaitKey, max(0, d.ago(f.todo.keyless))
 		return
-	case s == nil && f.idem.table != nil && f.idem.table.Outstanding(v.Peer) > 0:
-		age, out, window := f.idem.table.State(f.now, v.Peer)
-		w.Cause, w.For, w.Window, w.InFlight = WaitAck, age, window, out
+	case s != nil && s.idem:
+		d.whyIdempotent(v, s, w)
 		return
 	case s == nil:
 		w.Cause = WaitPDC // its PDC ended, and the next is not open
@@ -349,6 +416,27 @@ func (d *diagnosis) why(v *ses.SendView, w *Waiting) {
 		w.Cause, w.InFlight, w.For = WaitCredit, p.CCC().InFlight(), creditOf(p).Waits(d.now)
 	case p.CCC() != nil && !p.CCC().CanSend(d.packet(v)):
 		w.Cause, w.Window, w.InFlight = WaitCongestion, p.CCC().Window(), p.CCC().InFlight()
+	}
+}
+
+// whyIdempotent finds the cause of a send that goes by RUDI.
+func (d *diagnosis) whyIdempotent(v *ses.SendView, s *sending, w *Waiting) {
+	t := d.f.idem.table.State(v.Peer)
+	if at := d.ago(t.Answered); at >= 0 {
+		w.Heard = at
+	}
+	if ago := d.heard(v.Peer); ago >= 0 && (w.Heard < 0 || ago < w.Heard) {
+		w.Heard = ago // on a PDC
+	}
+	w.Next, w.GiveUp = d.in(s.next), d.in(t.GiveUp)
+	if s.tries > 0 {
+		w.Timeouts = s.tries - 1
+	}
+	switch {
+	case w.Timeouts > 0 || s.lost > 0:
+		w.Cause, w.For = WaitAck, d.now-s.first
+	case s.queue > 0 && t.Outstanding >= t.Window:
+		w.Cause, w.Window, w.InFlight = WaitOwnWindow, t.Window, t.Outstanding
 	}
 }
 
@@ -402,6 +490,7 @@ func (d *diagnosis) recv(v *ses.RecvView) {
 			var at time.Duration
 			w.Early, at = p.Early()
 			w.Heard = d.now - at
+			w.Mode = p.Mode()
 		}
 	case v.Starved:
 		w.Cause = WaitCQ
@@ -474,6 +563,9 @@ func (w *Waiting) String() string {
 		fmt.Fprintf(&b, " to %v", w.Remote)
 	case w.Remote.IsValid():
 		fmt.Fprintf(&b, " from %v", w.Remote)
+	}
+	if w.Mode != 0 {
+		fmt.Fprintf(&b, " by %v", w.Mode)
 	}
 	fmt.Fprintf(&b, ", %v old, %d of %d bytes: %s", short(w.Age), w.Done, w.Total, w.Why())
 	if w.Interface > 0 {

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"net/netip"
+	"strings"
 	"testing"
 	"time"
 
@@ -269,6 +270,92 @@ func TestRUDISilentPeer(t *testing.T) {
 	}
 	if n := p.a.Stats().RUDIResent; n > 2000 {
 		t.Errorf("%d resends", n)
+	}
+}
+
+func TestRUDIWithoutAnswersIsDiagnosed(t *testing.T) {
+	// Packets by RUDI that no answer comes to are told like those on a PDC: nothing is done, an answer is
+	// waited for, and it is known when they go again and when the peer is given up.
+	p := newIdem(t, func(c *Config) { c.PeerTimeout = 10 * time.Second })
+	p.drop = func(*FEP, []byte) bool { return true }
+	post := func(kind OpKind, n int, ctx string) {
+		p.post(p.a, Op{Kind: kind, Peer: p.toB, RI: 15, Key: idemKey, Buf: make([]byte, n), Context: ctx, Idempotent: true})
+	}
+	post(OpWrite, 500, "write")
+	post(OpRead, 500, "read")
+	p.exchange()
+	for _, w := range p.a.Diagnose(p.now) {
+		if w.Cause != WaitNothing || w.Timeouts != 0 || w.Done != 0 || w.Mode != wire.RUDI {
+			t.Errorf("at once: %s", w.String())
+		}
+	}
+	post(OpWrite, 100_000, "long")
+	p.exchange()
+	if w := p.a.Diagnose(p.now); len(w) != 3 || w[2].Cause != WaitOwnWindow || w[2].InFlight != 16 || w[2].Window != 16 || w[2].Done != 0 {
+		t.Errorf("at once: %s", w[2].String())
+	}
+	begun := p.now
+	for end := p.now + 3*time.Second; p.now < end; p.now += time.Millisecond {
+		p.a.Advance(p.now)
+		p.exchange()
+	}
+	list := p.a.Diagnose(p.now)
+	if len(list) != 3 {
+		t.Fatalf("%d are diagnosed", len(list))
+	}
+	for i, total := range []uint64{500, 500, 100_000} {
+		w := &list[i]
+		if w.Cause != WaitAck || w.Mode != wire.RUDI || w.Done != 0 || w.Total != total || w.Timeouts < 5 || w.For != p.now-begun ||
+			w.Next <= 0 || w.GiveUp != 7*time.Second || w.Heard != p.now-begun {
+			t.Errorf("after %v: %+v", p.now-begun, *w)
+		}
+		if s := w.String(); !strings.Contains(s, " by RUDI, ") || !strings.Contains(s, fmt.Sprintf("0 of %d bytes: no ACK: the peer was heard ", total)) {
+			t.Errorf("after %v: %s", p.now-begun, s)
+		}
+	}
+	p.drop = nil
+	p.run(3)
+	if w := p.a.Diagnose(p.now); len(w) != 0 {
+		t.Errorf("after the end: %v", w)
+	}
+}
+
+func TestDiagnoseKnowsTheMode(t *testing.T) {
+	// Each operation tells its mode, before its first packet and after; a receive that of its message.
+	for name, c := range map[string]struct {
+		op   Op
+		want wire.Mode
+	}{
+		"send":    {Op{Kind: OpTSend}, wire.RUD},
+		"ordered": {Op{Kind: OpTSend, Ordered: true}, wire.ROD},
+		"write":   {Op{Kind: OpWrite, Key: idemKey}, wire.RUD},
+		"safe":    {Op{Kind: OpWrite, Key: idemKey, Idempotent: true}, wire.RUDI},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := newIdem(t, nil)
+			c.op.Peer, c.op.RI, c.op.Buf = p.toB, 15, make([]byte, 5000)
+			p.post(p.b, Op{Kind: OpTRecv, Buf: make([]byte, 5000)})
+			if w := p.b.Diagnose(p.now); len(w) != 1 || w[0].Mode != 0 || strings.Contains(w[0].String(), " by ") {
+				t.Errorf("no message: %+v", w)
+			}
+			lost := 0
+			p.drop = func(*FEP, []byte) bool { lost++; return lost > 1 }
+			p.post(p.a, c.op)
+			for range 2 { // before its packets and after
+				if w := p.a.Diagnose(p.now); len(w) != 1 || w[0].Mode != c.want || !strings.Contains(w[0].String(), fmt.Sprintf(" by %v, ", c.want)) {
+					t.Errorf("%+v, want %v", w, c.want)
+				}
+				p.exchange()
+			}
+			if w := p.b.Diagnose(p.now); c.op.Kind == OpTSend && w[0].Mode != c.want {
+				t.Errorf("the receive of its message: %+v, want %v", w, c.want)
+			}
+		})
+	}
+	p := newGrams(t, nil)
+	p.post(p.a, Op{Kind: OpSend, Peer: p.toB, RI: 15, Buf: make([]byte, 100)})
+	if w := p.a.Diagnose(p.now); len(w) != 1 || w[0].Mode != wire.UUD || !strings.Contains(w[0].String(), " by UUD, ") {
+		t.Errorf("%+v", w)
 	}
 }
 

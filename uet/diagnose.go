@@ -16,6 +16,10 @@ type Waiting struct {
 	Context any
 	// Flags are fi.Send or fi.Recv, and fi.Msg or fi.Tagged, as in a cq.Entry.
 	Flags fi.Flags
+	// Mode is the delivery mode of the operation's packets, or of those of a receive's message
+	// (UE 3.5.7): wire.RUD, wire.ROD, wire.RUDI or wire.UUD. It is 0 for a receive without a
+	// message.
+	Mode wire.Mode
 	// Remote is the target of a send, or the source of a receive's message. For a receive
 	// without a message it is the source that the receive asks for, if any.
 	Remote netip.AddrPort
@@ -67,7 +71,7 @@ func (w *Waiting) Why() string { return w.core.Why() }
 
 func waiting(w *transport.Waiting) Waiting {
 	return Waiting{
-		Context: w.Context, Flags: kindFlags[w.Kind], Remote: w.Remote, Tag: w.Tag, Age: w.Age, Done: w.Done, Total: w.Total,
+		Context: w.Context, Flags: kindFlags[w.Kind], Mode: w.Mode, Remote: w.Remote, Tag: w.Tag, Age: w.Age, Done: w.Done, Total: w.Total,
 		Cause: w.Cause, For: w.For, Heard: w.Heard, Timeouts: w.Timeouts, Next: w.Next, GiveUp: w.GiveUp, ICMP: w.ICMP, Nack: w.Nack, RC: w.RC,
 		Window: w.Window, InFlight: w.InFlight, Behind: w.Behind, BehindLeft: w.BehindLeft, BehindFor: w.BehindFor,
 		Unmatched: w.Unmatched, OtherKind: w.OtherKind, Tags: w.Tags, Early: w.Early, Full: w.Full, core: *w,

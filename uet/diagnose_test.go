@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/uetkit/uetkit/fi"
+	"github.com/uetkit/uetkit/transport/wire"
 )
 
 // asked waits until the only operation of n waits for the given cause.
@@ -46,7 +47,7 @@ func TestDiagnose(t *testing.T) {
 	toC := a.know(c)
 	ok(t, c.Close())
 	ok(t, a.TSend([]byte("nine"), toC, 9, "nine"))
-	if w := asked(t, a, WaitOpen); w.Context != "nine" || w.Remote != name.AddrPort() || w.Total != 4 {
+	if w := asked(t, a, WaitOpen); w.Context != "nine" || w.Remote != name.AddrPort() || w.Total != 4 || w.Mode != wire.RUD {
 		t.Errorf("%+v: %s", w, w.String())
 	}
 	ok(t, a.Close())

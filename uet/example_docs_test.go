@@ -48,7 +48,7 @@ func Example_whyNothingGoesOn() {
 	}
 	for _, w := range ep.Diagnose() { // what each operation that has not ended waits for
 		if w.Cause != uet.WaitNothing {
-			fmt.Println(w.String()) // send to 192.0.2.3:4793, 2s old, 0 of 300 bytes: no ACK: the peer was heard 2s ago, 9 timeouts since, …
+			fmt.Println(w.String()) // send to 192.0.2.3:4793 by RUD, 2s old, 0 of 300 bytes: no ACK: the peer was heard 2s ago, 9 timeouts since, …
 		}
 	}
 }

@@ -46,6 +46,7 @@ type peer struct {
 	// srtt is the smoothed round trip, rttvar its deviation; 0 before the first measure.
 	srtt, rttvar time.Duration
 	heard        time.Duration // when it last answered, or had nothing to answer
+	answered     time.Duration // when it last answered; 0 if never
 	cutAt        time.Duration // when the window was halved
 }
 
@@ -130,7 +131,7 @@ func (t *Table) Answered(now time.Duration, id, pkt uint32) (piece.Piece, bool) 
 		return piece.Piece{}, false
 	}
 	k := p.out[i]
-	p.heard = now
+	p.heard, p.answered = now, now
 	if k.tries == 1 { // else nobody knows which sending was answered
 		p.measure(now - k.first)
 	}
@@ -293,12 +294,42 @@ func (t *Table) Forget(id uint32) {
 	}
 }
 
-// State describes a peer: how long the oldest packet has waited, the packets outstanding and the
-// window.
-func (t *Table) State(now time.Duration, id uint32) (age time.Duration, out, window int) {
-	p := t.peers[id]
-	if p == nil || len(p.out) == 0 {
-		return 0, 0, 0
+// A Sent is a packet that has no answer.
+type Sent struct {
+	Peer  uint32
+	Piece piece.Piece
+	First time.Duration // when it was sent first
+	Late  time.Duration // when it is taken for lost
+	Tries int           // sendings
+	Lost  bool          // it is to be sent again
+}
+
+// EachSent calls fn for each packet that has no answer. fn must not change the Table.
+func (t *Table) EachSent(fn func(k Sent)) {
+	for _, p := range t.busy {
+		for i := range p.out {
+			k := &p.out[i]
+			fn(Sent{Peer: p.id, Piece: k.piece, First: k.first, Late: k.late, Tries: k.tries, Lost: k.lost})
+		}
 	}
-	return now - p.out[0].first, len(p.out), p.window
+}
+
+// A State describes the requests to a peer.
+type State struct {
+	Outstanding, Window int           // packets
+	Answered            time.Duration // when the peer last answered; 0 if never
+	GiveUp              time.Duration // when it is given up, if it owes an answer; else 0
+}
+
+// State describes the requests to a peer. It is zero if there were none.
+func (t *Table) State(id uint32) State {
+	p := t.peers[id]
+	if p == nil {
+		return State{}
+	}
+	s := State{Outstanding: len(p.out), Window: p.window, Answered: p.answered}
+	if len(p.out) > 0 {
+		s.GiveUp = p.heard + t.cfg.PeerTimeout
+	}
+	return s
 }

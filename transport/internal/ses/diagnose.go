@@ -33,7 +33,9 @@ type SendView struct {
 	Posted   time.Duration
 	Length   uint32
 	Taken    uint32 // bytes
-	Stage    Stage
+	// Got is the number of bytes that came back for a read.
+	Got   uint32
+	Stage Stage
 	// RC is the answer of the target that refused it, Tries how often it was sent again,
 	// RetryAt when it will be sent next (0: not known yet).
 	RC      wire.RC
@@ -60,6 +62,9 @@ func (s *SES) EachSend(fn func(v *SendView)) {
 		v = SendView{
 			Handle: handleOf(i, m), Endpoint: m.ep.id, Context: m.context, Kind: m.kind, Ordered: m.ordered, Tag: m.hdr.Match, Peer: m.peer, Posted: m.posted,
 			Length: m.hdr.ReqLen, Taken: m.next, RC: m.rc, Tries: int(m.tries), RetryAt: m.retryAt, Since: m.notReady,
+		}
+		if m.kind == EvRead && m.read != nil {
+			v.Got = m.read.got
 		}
 		switch m.phase {
 		case phaseData, phaseError, phaseRecut, phaseAsk:
