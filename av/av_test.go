@@ -64,6 +64,20 @@ func TestInsertFailures(t *testing.T) {
 	if _, err := v.Insert(in, nil, fi.Inject, nil); !errors.Is(err, fi.EINVAL) {
 		t.Error(err)
 	}
+	// R-AV-21: authorization keys are not in the vector: all calls that take flags refuse theirs.
+	for name, err := range map[string]error{
+		"open":    second(New(Attr{Flags: fi.AuthKey}, nil)),
+		"insert":  second(v.Insert(in, nil, fi.AuthKey, nil)),
+		"records": second(v.InsertRecords(nil, nil, fi.AuthKey, nil)),
+		"sym":     second(v.InsertSym("198.18.0.1", 1, "1", 1, nil, fi.AuthKey, nil)),
+	} {
+		if !errors.Is(err, fi.EINVAL) {
+			t.Errorf("%s with an authorization key: %v", name, err)
+		}
+	}
+	if v.Len() != 4 {
+		t.Errorf("%d addresses", v.Len())
+	}
 	// R-ADDR-04: PIDonFEP and resource index have 12 bits. R-ADDR-05: without a port
 	// the address has the well-known one.
 	wide := []wire.Addr{addr(3), addr(4), addr(5), {IP: addr(6).IP}}

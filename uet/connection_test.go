@@ -685,7 +685,7 @@ func TestShutdown(t *testing.T) {
 	t.Parallel()
 	// R-CM-10: outstanding operations are cancelled before Shutdown returns, each once, and
 	// entries in the queue stay. R-CM-11, R-CM-13, R-EQ-37: the peer gets one event, this side
-	// none.
+	// none. R-EQ-38: in the life of a connection nobody gets FI_NOTIFY.
 	r := newMsgRig(t)
 	a, b := r.listener().pair()
 	ok(t, a.TRecv(nil, 0, 1, 0, "done"))

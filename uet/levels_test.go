@@ -47,6 +47,42 @@ func TestOrderedSendsAskForROD(t *testing.T) {
 	}
 }
 
+func TestOrderedRMAAsksForROD(t *testing.T) {
+	t.Parallel()
+	// R-ORD-01: each order of writes, reads or atomic operations that is granted lets all of them go by
+	// ROD; the orders of sends alone do not. What is on its way to nobody tells its mode.
+	orders := map[fi.Order]wire.Mode{0: wire.RUD, fi.OrderSAS: wire.RUD}
+	for bit := range 64 {
+		if o := fi.Order(1) << bit; o&(rmaOrder|atomicOrder) != 0 {
+			orders[o] = wire.ROD
+		}
+	}
+	if len(orders) != 2+10 {
+		t.Fatalf("%d orders", len(orders))
+	}
+	for o, mode := range orders {
+		h := rma(fi.Atomic, 0)
+		h.Tx.MsgOrder = o
+		r := newRig(t, h)
+		a, b, toB, _ := r.pair()
+		ok(t, b.Close())
+		buf := make([]byte, 8)
+		ok(t, a.Write(buf, toB, 0, 1, "write"))
+		ok(t, a.Read(buf, toB, 0, 1, "read"))
+		ok(t, a.Atomic(buf, toB, 0, 1, fi.Uint64, fi.Sum, "atomic"))
+		ok(t, a.FetchAtomic(buf, make([]byte, 8), toB, 0, 1, fi.Uint64, fi.Sum, "fetch"))
+		list := a.Diagnose()
+		if len(list) != 4 {
+			t.Fatalf("%v: %d operations: %v", o, len(list), list)
+		}
+		for i := range list {
+			if list[i].Mode != mode {
+				t.Errorf("%v: %s", o, list[i].String())
+			}
+		}
+	}
+}
+
 func TestReceiveLevels(t *testing.T) {
 	t.Parallel()
 	// R-TGT-07: a receive may ask for less than delivery. Host memory has the bytes all the

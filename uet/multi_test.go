@@ -278,7 +278,8 @@ func TestMultiRecvFromAStranger(t *testing.T) {
 
 func TestPeek(t *testing.T) {
 	t.Parallel()
-	// fabtests rdm_tagged_peek; R-TAG-08, R-TAG-09, R-ERR-39.
+	// fabtests rdm_tagged_peek; R-TAG-08, R-TAG-09, R-ERR-39. R-CQ-119, -120: without buffered receives
+	// no entry has fi.More or fi.Claim, that of a claim neither.
 	r := newRig(t, &Info{Tx: TxAttr{MsgOrder: fi.OrderSAS}, Rx: RxAttr{MsgOrder: fi.OrderSAS}})
 	a, b, toB, toA := r.pair()
 	const base = 0x900d
@@ -303,10 +304,16 @@ func TestPeek(t *testing.T) {
 	look(base, fi.Peek, "early")
 	miss("early")
 	for i := range uint64(6) {
-		ok(t, a.TSendData(pattern(100+int(i), i), base+i, toB, base+i, nil))
+		flags := fi.RemoteCQData
+		if i < 5 {
+			flags |= fi.More
+		}
+		ok(t, a.TSendMsg(&TMsg{Iov: [][]byte{pattern(100+int(i), i)}, Addr: toB, Tag: base + i, Data: base + i}, flags))
 	}
 	for range 6 {
-		wait(t, a.tx, b)
+		if e, _ := wait(t, a.tx, b); e.Flags != fi.Send|fi.Tagged {
+			t.Errorf("%+v", e)
+		}
 	}
 	recv := func(tag uint64, flags fi.Flags, ctx any) {
 		t.Helper()
