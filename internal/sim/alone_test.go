@@ -10,7 +10,7 @@ import (
 )
 
 func TestLostReadDataGoesAgainAlone(t *testing.T) {
-	// S-RMA-17: when one packet of read data is lost, that one is sent again, once: no other data, and no
+	// When one packet of read data is lost, that one is sent again, once: no other data, and no
 	// request of the read.
 	const parts = 64
 	for _, rod := range []bool{false, true} {
