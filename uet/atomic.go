@@ -107,7 +107,8 @@ func (d *Domain) QueryAtomic(t fi.Datatype, op fi.AtomicOp, flags fi.Flags) (Ato
 // error: fi.EKEYREJECTED, fi.EACCES, fi.EFAULT as with Write; fi.EINVAL if elements are not aligned to
 // their size, at most 8. The elements lie in one part of the region.
 //
-// fi.EOPNOTSUPP: there is no such operation on the type. fi.EMSGSIZE: more elements than AtomicValid says.
+// fi.EOPNOTSUPP: there is no such operation on the type, or the type is fi.LongDouble or fi.LongDoubleComplex, which
+// have another format on each platform. fi.EMSGSIZE: more elements than AtomicValid says.
 // fi.EINVAL: none, or a part of one.
 func (p *posts) Atomic(buf []byte, dest fi.Addr, addr, key uint64, t fi.Datatype, op fi.AtomicOp, ctx any) error {
 	return p.atomic(transport.AMOBase, &AtomicMsg{Buf: buf, Addr: dest, RMAAddr: addr, Key: key, Type: t, Op: op, Context: ctx}, 0, byDefault)
