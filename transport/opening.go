@@ -8,8 +8,8 @@ import (
 	"github.com/uetkit/uetkit/transport/wire"
 )
 
-// This file opens PDCs by other ports of the target where the way to its main port is silent
-// (docs/decisions/0047).
+// This file opens PDCs by other ports of the target, where the way to its main port is silent and where many
+// packets open one (docs/decisions/0047, 0061).
 
 // sidePath marks a path from the main port to a path port of the target, which stands above its lowest
 // byte. That one is noPath. farPath is the same for packets of a PDC that is open, of which nothing but the

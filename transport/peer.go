@@ -34,7 +34,7 @@ type peer struct {
 	pdcs   int32
 	opened int32 // those of pdcs that this side opened
 	ports  wire.PathPorts
-	via    uint16 // the port from which it answered when a PDC was last opened or the way was silent; 0: the main one
+	via    uint16 // the port from which it answered after the last silence; 0: the main one
 	turn   uint8  // the path port whose turn it is when a PDC opens with many packets
 	spread spread
 	long   []*pds.PDC // RUD, for longer messages

@@ -13,7 +13,7 @@ type Group interface {
 	Add(p Progress) bool
 	// Remove undoes Add.
 	Remove(p Progress)
-	// Close ends it. Only Rouse and Disarm may be called afterwards.
+	// Close ends it. A reader that knows it still may call anything afterwards, which then does nothing.
 	Close()
 }
 
@@ -89,8 +89,8 @@ func (o *Object) differ() (l *driven, few bool, come, gone []Progress) {
 	return l, false, come, gone
 }
 
-// change notes, under Mu, that p was bound or unbound since arrange was called. Both together are
-// no change.
+// change notes, under Mu, that p was bound or unbound since differ took the changes. Both together
+// are no change.
 func (o *Object) change(p Progress) {
 	switch {
 	case o.changes == nil: // there is no Group

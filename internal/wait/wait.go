@@ -108,8 +108,8 @@ type Object struct {
 	native   native
 	closed   bool
 
-	// changes has what was bound or unbound since it joined or left the Group; nil if there is
-	// none. It needs Mu.
+	// changes has what was bound or unbound since it joined or left the Group; nil if none was
+	// asked for. It needs Mu.
 	changes map[Progress]bool
 	joining sync.Mutex // guards the rest; before Mu
 	grouped atomic.Pointer[grouped]

@@ -219,8 +219,8 @@ func (m *member) leave() {
 	}
 }
 
-// Close ends the group. Its members go on without it. No other call may follow, except Rouse and
-// Disarm.
+// Close ends the group. Its members go on without it. What a late reader calls afterwards does
+// nothing.
 func (g *Group) Close() {
 	g.mu.Lock()
 	all := slices.Clone(g.members)
