@@ -234,8 +234,11 @@ func (s *SES) noSend(e *endpoint, n int) error {
 	return ErrFull
 }
 
-// freshSend makes a send of an endpoint at a place that was never used.
+// freshSend makes a send of an endpoint at a place that was never used. The first one makes room for message ids.
 func (s *SES) freshSend(e *endpoint) *send {
+	if s.ids == nil {
+		s.ids = new([1024]uint64)
+	}
 	i := s.sends.fresh()
 	m := s.sends.at(i)
 	m.self, m.idle, m.serial, m.ep, m.hdr.Initiator = i, nil, 1, e, e.Initiator
@@ -324,22 +327,18 @@ func (s *SES) freeBytes(m *send) {
 // newID returns the next message id that is not in use, from 1 to 65535 in turn (S-FLD-03). An
 // id that is unique in the SES is unique on each PDC.
 func (s *SES) newID() uint16 {
-	if s.ids == nil {
-		s.ids = new([1024]uint64)
-	}
 	for {
 		s.lastID++
 		if s.lastID == 0 {
 			continue
 		}
-		w := &s.ids[s.lastID>>6]
-		bit := uint64(1) << (s.lastID & 63)
-		if *w&bit == 0 {
-			*w |= bit
+		w, at := &s.ids[s.lastID>>6], s.lastID&63
+		if *w>>at&1 == 0 {
+			*w |= 1 << at
 			return s.lastID
 		}
 		// Skip the ids in use, to before the next free one of the word.
-		if skip := bits.TrailingZeros64(^(*w >> (s.lastID & 63))); skip > 1 {
+		if skip := bits.TrailingZeros64(^(*w >> at)); skip > 1 {
 			s.lastID += uint16(skip - 1)
 		}
 	}
