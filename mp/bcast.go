@@ -22,9 +22,13 @@ func (c *Comm) bcast(ctx context.Context, b []byte, root int, a Algorithm) error
 	return c.bcastTree(ctx, b, root)
 }
 
-// chainSegment is how many bytes a rank of a chain passes on at a time. Parts of 64 KiB would be
-// copied (eagerMax): 1 MiB took 1.4 to 1.7 times as long. With 256 KiB it was no faster.
-const chainSegment = 128 << 10
+// segmentLen is how many bytes the algorithms that go in segments pass on at a time: a chain, and pairs in an
+// Allreduce. Parts of 64 KiB would be copied (eagerMax): 1 MiB by a chain took 1.4 to 1.7 times as long. With
+// 256 KiB neither was faster.
+const segmentLen = 128 << 10
+
+// segmentsOf is how many segments so many bytes take.
+func segmentsOf(bytes int) int { return max(1, (bytes+segmentLen-1)/segmentLen) }
 
 // chainAhead is how many segments a rank of a chain awaits at a time.
 const chainAhead = 8
@@ -35,8 +39,8 @@ const chainAhead = 8
 func (c *Comm) bcastChain(ctx context.Context, b []byte, root int) error {
 	v := c.from(root)
 	left, right := c.at(root, v+c.size-1), c.at(root, v+1)
-	segments := max(1, (len(b)+chainSegment-1)/chainSegment)
-	segment := func(k int) []byte { return b[k*chainSegment : min((k+1)*chainSegment, len(b))] }
+	segments := segmentsOf(len(b))
+	segment := func(k int) []byte { return b[k*segmentLen : min((k+1)*segmentLen, len(b))] }
 	next := 0
 	for k := range segments {
 		if v != 0 {

@@ -312,10 +312,6 @@ func rabenseifner[T Number](ctx context.Context, c *Comm, own, acc []T, op Op[T]
 	return nil
 }
 
-// pairSegment is how long a segment of pairwise is, in bytes: more than is copied at once, and so
-// little that it stays in a processor's second cache from its arrival until it has left.
-const pairSegment = 128 << 10
-
 // pairwise has each rank combine one part of the vector, which all others send to it, and send
 // them the result. Long parts go in segments: while one is combined the next comes, and its
 // result leaves before the last has come. own is the vector of this rank, as of rabenseifner.
@@ -327,7 +323,7 @@ func pairwise[T Number](ctx context.Context, c *Comm, own, acc []T, op Op[T]) er
 	apart := unsafe.SliceData(own) != unsafe.SliceData(acc)
 	each := (len(acc) + c.size - 1) / c.size // numbers of a part, at most
 	bytes := each * int(unsafe.Sizeof(*new(T)))
-	segments := max(1, (bytes+pairSegment-1)/pairSegment)
+	segments := segmentsOf(bytes)
 	of := func(v []T, rank, s int) []T { return span(span(v, rank, c.size), s, segments) }
 	mine := func(s int) []T { return of(acc, c.rank, s) }
 	in := scratch[T](c, 1, (c.size-2)*each+len(span(acc, c.rank, c.size)))
@@ -368,9 +364,11 @@ func pairwise[T Number](ctx context.Context, c *Comm, own, acc []T, op Op[T]) er
 		if apart && k == 0 {
 			part = of(own, c.rank, s)
 		}
-		op(mine(s), part)
-		for to := range c.size {
-			if k == c.size-2 && to != c.rank {
+		if op(mine(s), part); k < c.size-2 {
+			return nil
+		}
+		for to := range c.size { // it was the last one
+			if to != c.rank {
 				if err := c.put(to, bytesOf(mine(s))); err != nil {
 					return err
 				}

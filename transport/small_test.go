@@ -361,3 +361,36 @@ func TestSmallUnequal(t *testing.T) {
 		t.Errorf("%d small headers", s.Small)
 	}
 }
+
+// S-RMA-12: read data names the packet that its ACK names, or it counts for neither.
+func TestSmallDataOfAnotherPacket(t *testing.T) {
+	p := newPipe(t, func(c *Config) { c.NoCRC = true })
+	var reqs []wire.Req
+	for i := range 2 {
+		p.post(p.a, Op{Kind: OpRead, Peer: p.toB, RI: 15, Key: smallKey, Buf: make([]byte, 8), Optimized: true, Context: i})
+		if !p.a.Transmit(p.now, &p.d) {
+			t.Fatal("nothing left")
+		}
+		h, _, err := wire.ParseReq(p.d.Data)
+		if err != nil || h.Next != wire.NextReqSmall {
+			t.Fatal(h, err)
+		}
+		reqs = append(reqs, h)
+	}
+	answer := func(acked, data int) {
+		a := wire.Ack{Type: wire.TypeAckCC, Next: wire.NextRspDataSmall, CACK: reqs[acked].PSN, SPDCID: 77, DPDCID: reqs[acked].SPDCID, MPR: 1, SACKOff: 1}
+		b := wire.RspDataSmall{Opcode: wire.RspWithData, RC: wire.RCOK, ReqPSN: reqs[data].PSN, JobID: 1, PayloadLen: 8}.Append(a.Append(nil))
+		b = append(b, pattern(8, 1)...)
+		p.a.Receive(p.now, &dgram.Datagram{Data: b, Seg: len(b), Remote: p.b.cfg.Local})
+	}
+	before := p.a.Stats().Drops[DropHeader]
+	answer(0, 1)
+	p.want(p.a)
+	if n := p.a.Stats().Drops[DropHeader] - before; n != 1 {
+		t.Errorf("%d packets dropped, want 1", n)
+	}
+	answer(0, 0)
+	p.want(p.a, "0 ok")
+	answer(1, 1)
+	p.want(p.a, "1 ok")
+}

@@ -144,9 +144,14 @@ func (g *generator) idempotents() {
 	if rng.IntN(3) != 0 || g.sc.Holes() {
 		return
 	}
+	g.readsAndWrites(func(o *OpSpec) { o.RUDI = rng.IntN(4) != 0 })
+}
+
+// readsAndWrites calls f for each read and write of the scenario.
+func (g *generator) readsAndWrites(f func(o *OpSpec)) {
 	for i := range g.sc.Steps {
 		if o := &g.sc.Steps[i].Op; o.Kind == transport.OpRead || o.writes() {
-			o.RUDI = rng.IntN(4) != 0
+			f(o)
 		}
 	}
 }
@@ -158,11 +163,7 @@ func (g *generator) smalls() {
 	if rng.IntN(2) == 0 {
 		return
 	}
-	for i := range g.sc.Steps {
-		if o := &g.sc.Steps[i].Op; o.Kind == transport.OpRead || o.writes() {
-			o.Small = rng.IntN(4) != 0
-		}
-	}
+	g.readsAndWrites(func(o *OpSpec) { o.Small = rng.IntN(4) != 0 })
 }
 
 // accessFences gives one-sided operations of a quarter of the scenarios fences. It draws from random numbers of

@@ -129,6 +129,24 @@ func newCrew(t *testing.T, n int, auto bool) *crew {
 	return c
 }
 
+// realCrew is newCrew where time is real. A look at the set takes that long.
+func realCrew(t *testing.T, n int, auto bool, takes time.Duration) *crew {
+	c := &crew{set: newSet()}
+	c.set.takes = takes
+	for range n {
+		core := newCore(t)
+		r := &rig{t: t, core: core, conn: newConn(), own: newOwner(core)}
+		r.core.quiet, r.conn.quiet = true, true
+		r.Driver = New(Config{Core: r.core, Mover: r.conn, Conn: r.conn, Owner: r.own, Auto: auto})
+		c.rigs = append(c.rigs, r)
+	}
+	c.Group = newGroup(c.set, nanotime)
+	for _, r := range c.rigs {
+		c.Add(r.Driver)
+	}
+	return c
+}
+
 func (c *crew) arrive(i int, s string) {
 	c.rigs[i].conn.arrive(s)
 	note(c.set.news)
@@ -484,19 +502,7 @@ func TestGroupsShareADriver(t *testing.T) {
 func TestGroupNapsBesideTheGoroutine(t *testing.T) {
 	// A reader that naps while the goroutine has a turn leaves it no sleep on the set of which
 	// nobody knows: the next nap would wait for its end, which is that of the silence.
-	c := &crew{set: newSet()}
-	c.set.takes = 300 * time.Microsecond
-	for range 2 {
-		core := newCore(t)
-		r := &rig{t: t, core: core, conn: newConn(), own: newOwner(core)}
-		r.core.quiet, r.conn.quiet = true, true
-		r.Driver = New(Config{Core: r.core, Mover: r.conn, Conn: r.conn, Owner: r.own, Auto: true})
-		c.rigs = append(c.rigs, r)
-	}
-	c.Group = newGroup(c.set, nanotime)
-	for _, r := range c.rigs {
-		c.Add(r.Driver)
-	}
+	c := realCrew(t, 2, true, 300*time.Microsecond)
 	over := make(chan bool)
 	var rounds atomic.Int32
 	go func() {
@@ -562,18 +568,7 @@ func TestGroupConcurrentUse(t *testing.T) {
 	// Polls, naps, sleeps, posts, joins, leaves and Close race.
 	for _, auto := range []bool{false, true} {
 		t.Run(fmt.Sprint("auto=", auto), func(t *testing.T) {
-			c := &crew{set: newSet()}
-			for range 8 {
-				core := newCore(t)
-				r := &rig{t: t, core: core, conn: newConn(), own: newOwner(core)}
-				r.core.quiet, r.conn.quiet = true, true
-				r.Driver = New(Config{Core: r.core, Mover: r.conn, Conn: r.conn, Owner: r.own, Auto: auto})
-				c.rigs = append(c.rigs, r)
-			}
-			c.Group = newGroup(c.set, nanotime)
-			for _, r := range c.rigs {
-				c.Add(r.Driver)
-			}
+			c := realCrew(t, 8, auto, 0)
 			var wg, posters sync.WaitGroup
 			over := make(chan struct{})
 			loop := func(f func(i int)) {
