@@ -98,7 +98,7 @@ func (c *Client) Run(ctx context.Context, spec traffic.Spec, hooks Hooks) (*Resu
 	if err := c.send(&message{Type: mGo, Run: r.id}); err != nil {
 		return nil, err
 	}
-	return r.result(ctx, c.reason(r.drive(ctx, hooks)))
+	return r.result(ctx, r.reason(r.drive(ctx, hooks)))
 }
 
 // complete checks a Spec and adds what the session knows.

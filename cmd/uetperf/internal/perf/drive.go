@@ -2,12 +2,13 @@ package perf
 
 import (
 	"context"
-	"fmt"
+	"errors"
 	"iter"
 	"slices"
 	"time"
 
 	"github.com/uetkit/uetkit/cmd/uetperf/traffic"
+	"github.com/uetkit/uetkit/fi"
 )
 
 // drive runs the legs until they end.
@@ -132,6 +133,13 @@ func (r *clientRun) told(m *message) {
 	if m.Run != r.id && m.Run != 0 {
 		return
 	}
+	if m.Type == mFail || m.Type == mRefuse {
+		if errors.Is(r.err, fi.ESHUTDOWN) { // the server says what ended its connection
+			r.err = nil
+		}
+		r.abort(atServer(m))
+		return
+	}
 	m.each(func(leg int, n int64) {
 		if leg < 0 || leg >= len(r.legs) {
 			return
@@ -144,8 +152,6 @@ func (r *clientRun) told(m *message) {
 		case mDone:
 			l.Over.Store(true)
 			l.wake()
-		case mFail, mRefuse:
-			r.abort(fmt.Errorf("at the server: %s", m.Error))
 		}
 	})
 }

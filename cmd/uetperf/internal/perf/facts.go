@@ -141,19 +141,19 @@ func (ss *session) facts() *Facts {
 // ProbePort is the distance from a server's first port to the one that answers probes.
 var ProbePort = len(services)
 
-// openEcho opens the port for probes of an address whose first port is open. If that fails
-// the server serves all the same.
-func (s *Server) openEcho(first netip.AddrPort) {
+// openEcho opens the port for probes of an address whose first port is open. A server can do
+// without it.
+func (s *Server) openEcho(first netip.AddrPort) error {
 	if s.cfg.Pretend.Older || int(first.Port())+ProbePort > 1<<16-1 {
-		return
+		return nil
 	}
 	at := netip.AddrPortFrom(first.Addr(), first.Port()+uint16(ProbePort))
 	e, err := probe.Listen(at, probe.Identity{Protocol: uint16(s.protocol()), Release: Version})
 	if err != nil {
-		s.cfg.Warn("uetperf doctor will find no answer at %v: %v", at, err)
-		return
+		return fmt.Errorf("%v: %w", at, err)
 	}
 	s.ports.echoes = append(s.ports.echoes, e)
+	return nil
 }
 
 // Pretend makes a server appear different, for tests of clients.

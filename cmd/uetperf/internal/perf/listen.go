@@ -139,8 +139,13 @@ func (s *Server) openAt(at netip.AddrPort) (err error) {
 			}
 		}
 	}
+	if err := s.openEcho(first); err != nil {
+		if at.Port() == 0 { // another port has a free one for probes behind it
+			return fi.EADDRINUSE
+		}
+		s.cfg.Warn("uetperf doctor will find no answer at %v", err)
+	}
 	s.ports.addrs = append(s.ports.addrs, first)
-	s.openEcho(first)
 	if s.cfg.Listening != nil {
 		for _, l := range s.ports.listeners[listeners:] {
 			s.cfg.Listening(l.pep)

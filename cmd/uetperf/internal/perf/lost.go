@@ -61,7 +61,24 @@ const lastWord = 500 * time.Millisecond
 
 // reason returns err, or the error behind it: when all connections of the client end, or an endpoint of the
 // server takes nothing any more, the control connection knows why.
-func (c *Client) reason(err error) error {
+func (c *Client) reason(err error) error { return c.reasonOf(err, func(*message) error { return nil }) }
+
+// reason returns err, or the error behind it: a leg of the server that fails tells why, beside the end of
+// its connection.
+func (r *clientRun) reason(err error) error {
+	return r.c.reasonOf(err, func(m *message) error {
+		if m.Type == mFail && m.Run == r.id && errors.Is(err, fi.ESHUTDOWN) {
+			return atServer(m)
+		}
+		return nil
+	})
+}
+
+// atServer is the error that the server tells of a run.
+func atServer(m *message) error { return fmt.Errorf("at the server: %s", m.Error) }
+
+// reasonOf returns err, or the error behind it, which told may find in a message of the server.
+func (c *Client) reasonOf(err error, told func(*message) error) error {
 	var oe *OpError
 	gone := c.svc.ep == traffic.MSG || errors.As(err, &oe) && oe.Entry.Err == fi.ECONNREFUSED
 	if err == nil || !gone || errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
@@ -69,11 +86,17 @@ func (c *Client) reason(err error) error {
 	}
 	t := time.NewTimer(lastWord)
 	defer t.Stop()
-	select {
-	case <-c.lost.is:
-		return c.lostError()
-	case <-t.C:
-		return err
+	for {
+		select {
+		case <-c.lost.is:
+			return c.lostError()
+		case m := <-c.in:
+			if e := told(m); e != nil {
+				return e
+			}
+		case <-t.C:
+			return err
+		}
 	}
 }
 

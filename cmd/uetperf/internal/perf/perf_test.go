@@ -22,6 +22,7 @@ import (
 	"github.com/uetkit/uetkit/cmd/uetperf/internal/relay"
 	"github.com/uetkit/uetkit/cmd/uetperf/record"
 	"github.com/uetkit/uetkit/cmd/uetperf/traffic"
+	"github.com/uetkit/uetkit/cq"
 	"github.com/uetkit/uetkit/fi"
 	"github.com/uetkit/uetkit/internal/portrange"
 	"github.com/uetkit/uetkit/uet"
@@ -908,5 +909,46 @@ func TestDataPorts(t *testing.T) {
 	s.Parallel = 4
 	if _, err := c.Run(context.Background(), s, Hooks{}); err == nil || !strings.Contains(err.Error(), "29140-29141") {
 		t.Errorf("four endpoints and two ports: %v", err)
+	}
+}
+
+// A server that may take any port takes one whose port for probes is free.
+func TestAnyPortHasProbes(t *testing.T) {
+	const first, more = 29160, 8
+	taken, err := net.ListenUDP("udp", &net.UDPAddr{IP: net.IPv4(127, 0, 0, 1), Port: first + ProbePort})
+	if err != nil {
+		t.Skip(err)
+	}
+	defer taken.Close()
+	for range 4 * more {
+		s, err := NewServer(ServerConfig{
+			Listen: netip.MustParseAddrPort("127.0.0.1:0"), AnyPort: true, DataPorts: portrange.Range{First: first, Last: first + more - 1},
+			Warn: func(f string, args ...any) { t.Errorf(f, args...) },
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		s.Close()
+	}
+}
+
+// What a leg of the server failed of tells more than that its connection ended, whichever comes first.
+func TestServerSaysWhy(t *testing.T) {
+	closed := &OpError{Entry: cq.Error{Err: fi.ESHUTDOWN}}
+	why := &message{Type: mFail, Run: 3, Error: "receive failed: because"}
+	const want = "at the server: receive failed: because"
+	r := &clientRun{c: &Client{svc: service{ep: traffic.MSG}, in: make(chan *message, 3)}, id: 3}
+	r.abort(closed)
+	if r.told(why); r.err.Error() != want {
+		t.Errorf("told during the run: %v", r.err)
+	}
+	r.c.in <- &message{Type: mSent, Run: 3}
+	r.c.in <- &message{Type: mFail, Run: 2, Error: "of a run before"}
+	r.c.in <- why
+	if err := r.reason(closed); err.Error() != want {
+		t.Errorf("told after the run: %v", err)
+	}
+	if err := r.reason(closed); err != closed {
+		t.Errorf("nothing told: %v", err)
 	}
 }
