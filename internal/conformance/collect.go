@@ -15,12 +15,12 @@ import (
 )
 
 var (
-	ruleName = regexp.MustCompile(`^R-([A-Z]+)-([0-9]{2,3})$`)
-	citation = regexp.MustCompile(`\bR-([A-Z]+)-([0-9]{2,3})\b`)
+	ruleName = regexp.MustCompile(`^([RS]-[A-Z]+)-([0-9]{2,3})$`)
+	citation = regexp.MustCompile(`\b([RS]-[A-Z]+)-([0-9]{2,3})\b`)
 	// These match what may follow a citation: another number of the same area, or the end of a
 	// range.
 	another = regexp.MustCompile(`^(?:, and|, or|,| and| or) -([0-9]{2,3})\b`)
-	through = regexp.MustCompile(`^ (?:to|through|…) (?:R-[A-Z]+)?-?([0-9]{2,3})\b`)
+	through = regexp.MustCompile(`^ (?:to|through|…) (?:[RS]-[A-Z]+)?-?([0-9]{2,3})\b`)
 	blanks  = regexp.MustCompile(`\s+`)
 )
 
@@ -70,8 +70,8 @@ type decl struct {
 	uses  map[string]bool // all names that occur in it
 }
 
-// collect reads all tests of the module. It returns the tests that cite each rule.
-func collect(root string) (map[rule][]string, error) {
+// collect reads all tests of the module. It returns the tests that cite each rule that counts.
+func collect(root string, counts func(rule) bool) (map[rule][]string, error) {
 	packages := map[string]map[string][]*decl{} // by folder and package name, then by declared name
 	err := filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
 		switch {
@@ -90,7 +90,7 @@ func collect(root string) (map[rule][]string, error) {
 		if strings.HasPrefix(rel, "internal/conformance/") {
 			return nil // examples of citations, not citations
 		}
-		return readTests(path, rel, packages)
+		return readTests(path, rel, packages, counts)
 	})
 	if err != nil {
 		return nil, err
@@ -149,7 +149,7 @@ func reach(d *decl, decls map[string][]*decl) map[*decl]bool {
 
 // readTests adds the declarations of a file to those of its package. A folder may have two
 // packages, which do not use each other's declarations.
-func readTests(path, rel string, packages map[string]map[string][]*decl) error {
+func readTests(path, rel string, packages map[string]map[string][]*decl, counts func(rule) bool) error {
 	fset := token.NewFileSet()
 	file, err := parser.ParseFile(fset, path, nil, parser.ParseComments)
 	if err != nil {
@@ -161,6 +161,9 @@ func readTests(path, rel string, packages map[string]map[string][]*decl) error {
 	}
 	decls := packages[in]
 	line := func(p token.Pos) string { return fmt.Sprintf("%s:%d", rel, fset.Position(p).Line) }
+	counted := func(text string) []rule {
+		return slices.DeleteFunc(cited(text), func(r rule) bool { return !counts(r) })
+	}
 	taken := map[*ast.CommentGroup]bool{}
 	for _, top := range file.Decls {
 		d := &decl{at: line(top.Pos()), uses: map[string]bool{}}
@@ -193,7 +196,7 @@ func readTests(path, rel string, packages map[string]map[string][]*decl) error {
 		for _, g := range file.Comments {
 			if g.Pos() >= from && g.End() <= top.End() {
 				taken[g] = true
-				d.rules = append(d.rules, cited(g.Text())...)
+				d.rules = append(d.rules, counted(g.Text())...)
 			}
 		}
 		ast.Inspect(top, func(n ast.Node) bool {
@@ -202,7 +205,7 @@ func readTests(path, rel string, packages map[string]map[string][]*decl) error {
 				d.uses[n.Name] = true
 			case *ast.BasicLit:
 				if n.Kind == token.STRING {
-					d.rules = append(d.rules, cited(n.Value)...)
+					d.rules = append(d.rules, counted(n.Value)...)
 				}
 			}
 			return true
@@ -214,7 +217,7 @@ func readTests(path, rel string, packages map[string]map[string][]*decl) error {
 	for _, g := range file.Comments {
 		// A comment before the package clause is about the file. Any other comment with a
 		// citation must belong to a declaration.
-		if rs := cited(g.Text()); len(rs) > 0 && !taken[g] {
+		if rs := counted(g.Text()); len(rs) > 0 && !taken[g] {
 			return fmt.Errorf("%s: %v is cited where no test comes by", line(g.Pos()), rs[0])
 		}
 	}

@@ -1,6 +1,8 @@
-// Conformance tells which test covers which rule. It collects the rule numbers (R-AREA-nn,
-// see rules.txt) that the tests of the module cite and the exceptions in
-// docs/conformance-exceptions.txt, and writes docs/conformance.md.
+// Conformance tells which test covers which rule. It collects the rule numbers (R-AREA-nn of
+// the libfabric interface and S-AREA-nn of the UET semantics, see rules.txt) that the tests of
+// the module cite and the exceptions in docs/conformance-exceptions.txt, and writes
+// docs/conformance.md. Rules S of areas that rules.txt does not have (docs/protocol) are none
+// of its business.
 //
 //	go run ./internal/conformance
 //
@@ -78,11 +80,11 @@ func rewrite(root string) error {
 
 // A rule is the number of a rule.
 type rule struct {
-	area string
+	area string // such as "R-CQ"
 	n    int
 }
 
-func (r rule) String() string { return fmt.Sprintf("R-%s-%02d", r.area, r.n) }
+func (r rule) String() string { return fmt.Sprintf("%s-%02d", r.area, r.n) }
 
 // state is everything that was read.
 type state struct {
@@ -94,9 +96,19 @@ type state struct {
 }
 
 type area struct {
-	name, about string
-	titles      []string // by number of the rule, less 1
+	name, about string // "R-CQ", what it is about
+	rules       []titled
 }
+
+// A titled rule has a number in its area and says what it is about.
+type titled struct {
+	n     int
+	title string
+}
+
+// heading returns the heading of the area in the document: the rules R are older and have
+// short ones.
+func (a area) heading() string { return strings.TrimPrefix(a.name, "R-") }
 
 // load reads the rules, the exceptions, the open rules and the tests.
 func load(root string) (*state, error) {
@@ -114,7 +126,7 @@ func load(root string) (*state, error) {
 		}
 	}
 	var err error
-	if s.tests, err = collect(root); err != nil {
+	if s.tests, err = collect(root, s.counts); err != nil {
 		return nil, err
 	}
 	for r, by := range s.tests {
@@ -125,16 +137,30 @@ func load(root string) (*state, error) {
 	return s, nil
 }
 
+// area returns the area of a rule, or nil.
+func (s *state) area(r rule) *area {
+	if i := slices.IndexFunc(s.areas, func(a area) bool { return a.name == r.area }); i >= 0 {
+		return &s.areas[i]
+	}
+	return nil
+}
+
 func (s *state) known(r rule) bool {
-	i := slices.IndexFunc(s.areas, func(a area) bool { return a.name == r.area })
-	return i >= 0 && r.n >= 1 && r.n <= len(s.areas[i].titles)
+	a := s.area(r)
+	return a != nil && slices.ContainsFunc(a.rules, func(t titled) bool { return t.n == r.n })
+}
+
+// counts reports whether a citation is to be collected: other sublayers have areas of their
+// own, which are not listed here.
+func (s *state) counts(r rule) bool {
+	return strings.HasPrefix(r.area, "R-") || s.area(r) != nil
 }
 
 // all calls f for every rule, in order.
 func (s *state) all(f func(r rule, title string)) {
 	for _, a := range s.areas {
-		for i, title := range a.titles {
-			f(rule{a.name, i + 1}, title)
+		for _, t := range a.rules {
+			f(rule{a.name, t.n}, t.title)
 		}
 	}
 }
@@ -177,14 +203,19 @@ func (s *state) readRules(b []byte) error {
 		if err != nil {
 			return err
 		}
-		if r.n == 1 && !slices.ContainsFunc(s.areas, func(a area) bool { return a.name == r.area }) {
-			s.areas = append(s.areas, area{name: r.area, about: about[r.area]})
-		}
-		if len(s.areas) == 0 || s.areas[len(s.areas)-1].name != r.area || len(s.areas[len(s.areas)-1].titles) != r.n-1 {
-			return fmt.Errorf("%v is out of turn", r)
+		if s.area(r) == nil {
+			s.areas = append(s.areas, area{name: r.area, about: about[strings.TrimPrefix(r.area, "R-")]})
 		}
 		last := &s.areas[len(s.areas)-1]
-		last.titles = append(last.titles, title)
+		before := 0
+		if k := len(last.rules); k > 0 {
+			before = last.rules[k-1].n
+		}
+		// The rules R have no gaps.
+		if last.name != r.area || r.n <= before || strings.HasPrefix(r.area, "R-") && r.n != before+1 {
+			return fmt.Errorf("%v is out of turn", r)
+		}
+		last.rules = append(last.rules, titled{r.n, title})
 		return nil
 	})
 }
@@ -264,22 +295,49 @@ func (s *state) document() []byte {
 	var b bytes.Buffer
 	b.WriteString(`# Conformance
 
-Which test holds which rule of the libfabric interface. Written by
+Which test holds which rule of the libfabric interface (R) and of the semantic sublayer of UET (S). Written by
 
     go run ./internal/conformance
 
 from what the tests cite, ` + "`" + rulesFile + "` and `" + exceptionsFile + "`" + `. A rule is tested,
 excepted with a reason, or open (` + "`" + openFile + "`" + `, which may only shrink).
-
-| area | what | rules | tested | excepted | open |
-|---|---|--:|--:|--:|--:|
 `)
-	var sum [4]int
+	s.overview(&b, "R", "")
+	s.overview(&b, "S", "\nThe rules of UET are told in [protocol/ses.md](protocol/ses.md) as far as uetkit has more to say about them.\n")
 	for _, a := range s.areas {
+		fmt.Fprintf(&b, "\n## %s\n\n%s.\n\n| rule | about | held by |\n|---|---|---|\n", a.heading(), upper(a.about))
+		for _, t := range a.rules {
+			r := rule{a.name, t.n}
+			held := strings.Join(s.tests[r], "<br>")
+			if why := s.excepts[r]; why != "" {
+				if held != "" {
+					held += "<br>"
+				}
+				held += "*excepted:* " + why
+			}
+			if held == "" {
+				held = "**open**"
+			}
+			fmt.Fprintf(&b, "| %v | %s | %s |\n", r, t.title, held)
+		}
+	}
+	return b.Bytes()
+}
+
+// overview writes the table of the areas of one kind, R or S, and what stands above it.
+func (s *state) overview(b *bytes.Buffer, kind, about string) {
+	var sum [4]int
+	for i, a := range s.areas {
+		if !strings.HasPrefix(a.name, kind+"-") {
+			continue
+		}
+		if i == 0 || !strings.HasPrefix(s.areas[i-1].name, kind+"-") {
+			b.WriteString(about + "\n| area | what | rules | tested | excepted | open |\n|---|---|--:|--:|--:|--:|\n")
+		}
 		var n [4]int
-		n[0] = len(a.titles)
-		for i := range a.titles {
-			r := rule{a.name, i + 1}
+		n[0] = len(a.rules)
+		for _, t := range a.rules {
+			r := rule{a.name, t.n}
 			switch {
 			case len(s.tests[r]) > 0:
 				n[1]++
@@ -292,27 +350,11 @@ excepted with a reason, or open (` + "`" + openFile + "`" + `, which may only sh
 		for i := range sum {
 			sum[i] += n[i]
 		}
-		fmt.Fprintf(&b, "| [%s](#%s) | %s | %d | %d | %d | %d |\n", a.name, strings.ToLower(a.name), a.about, n[0], n[1], n[2], n[3])
+		fmt.Fprintf(b, "| [%s](#%s) | %s | %d | %d | %d | %d |\n", a.heading(), strings.ToLower(a.heading()), a.about, n[0], n[1], n[2], n[3])
 	}
-	fmt.Fprintf(&b, "| all | | %d | %d | %d | %d |\n", sum[0], sum[1], sum[2], sum[3])
-	for _, a := range s.areas {
-		fmt.Fprintf(&b, "\n## %s\n\n%s.\n\n| rule | about | held by |\n|---|---|---|\n", a.name, upper(a.about))
-		for i, title := range a.titles {
-			r := rule{a.name, i + 1}
-			held := strings.Join(s.tests[r], "<br>")
-			if why := s.excepts[r]; why != "" {
-				if held != "" {
-					held += "<br>"
-				}
-				held += "*excepted:* " + why
-			}
-			if held == "" {
-				held = "**open**"
-			}
-			fmt.Fprintf(&b, "| %v | %s | %s |\n", r, title, held)
-		}
+	if sum[0] > 0 {
+		fmt.Fprintf(b, "| all | | %d | %d | %d | %d |\n", sum[0], sum[1], sum[2], sum[3])
 	}
-	return b.Bytes()
 }
 
 func upper(s string) string {

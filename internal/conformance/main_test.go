@@ -59,6 +59,8 @@ func TestCited(t *testing.T) {
 		"R-CQ-45: 1 … 10 entries":          "R-CQ-45",
 		"OR-CQ-45 R-CQ-4 R-cq-44 R-CQ-1x0": "",
 		"R-CQ-47, 48 entries":              "R-CQ-47",
+		"S-DEF-02, -03 and R-CQ-01 to -02": "R-CQ-01 R-CQ-02 S-DEF-02 S-DEF-03",
+		"S-DEF-02 to S-DEF-03, R-DEF-02":   "R-DEF-02 S-DEF-02 S-DEF-03",
 	} {
 		if got := strings.Trim(fmt.Sprint(cited(text)), "[]"); got != want {
 			t.Errorf("%q: %s; want %s", text, got, want)
@@ -71,9 +73,10 @@ func house(t *testing.T, files map[string]string) string {
 	t.Helper()
 	root := t.TempDir()
 	all := map[string]string{
-		rulesFile:      "# A: first\nR-A-01 one\nR-A-02 two\nR-A-03 three\n# B: second\nR-B-01 one\n",
+		rulesFile:      "# A: first\nR-A-01 one\nR-A-02 two\nR-A-03 three\n# B: second\nR-B-01 one\n# S-A: third\nS-A-01 one\nS-A-10 ten\n",
 		exceptionsFile: "R-A-03 not\n",
 		openFile:       "at most 1\nR-B-01\n",
+		"x/s_test.go":  "package x\n// S-A-01, S-A-10, S-PDC-01.\nfunc TestS() {}\n",
 		"x/x_test.go":  "package x\n// R-A-01.\nfunc TestX() { help() }\n\nfunc help() {\n\t// R-A-02: in a helper.\n}\n",
 	}
 	for name, text := range files {
@@ -109,6 +112,9 @@ func TestDocument(t *testing.T) {
 		"| R-A-02 | two | x/x_test.go:TestX |\n",
 		"| R-A-03 | three | *excepted:* not |\n",
 		"| R-B-01 | one | **open** |\n",
+		"| [S-A](#s-a) | third | 2 | 2 | 0 | 0 |\n| all | | 2 | 2 | 0 | 0 |\n",
+		"## S-A\n\nThird.\n",
+		"| S-A-10 | ten | x/s_test.go:TestS |\n",
 	} {
 		if !bytes.Contains(got, []byte(want)) {
 			t.Errorf("%q is missing in\n%s", want, got)
@@ -134,11 +140,21 @@ func TestOpenListShrinksAndNeverGrows(t *testing.T) {
 	if got, _ := os.ReadFile(filepath.Join(root, openFile)); !strings.HasSuffix(string(got), "at most 0\n") {
 		t.Errorf("the list did not shrink: %s", got)
 	}
+	if err := os.Remove(filepath.Join(root, "x/s_test.go")); err != nil {
+		t.Fatal(err)
+	}
+	if err := rewrite(root); err == nil || !strings.Contains(err.Error(), "[S-A-01 S-A-10]") {
+		t.Errorf("rules of UET that lost their tests: %v", err)
+	}
 }
 
 func TestMistakesAreFound(t *testing.T) {
 	for name, c := range map[string]struct{ file, text, want string }{
 		"a rule that does not exist":   {"x/y_test.go", "package x\n\n// R-A-04.\nfunc TestY() {}\n", "no rule R-A-04"},
+		"a rule of UET in a gap":       {"x/y_test.go", "package x\n\n// S-A-02.\nfunc TestY() {}\n", "no rule S-A-02"},
+		"a rule of UET, alone":         {"x/y_test.go", "package x\n\n// S-A-01.\nfunc alone() {}\n", "where no test comes by"},
+		"a rule of UET out of place":   {rulesFile, "S-A-01 one\nR-A-01 one\nS-A-02 two\n", "out of turn"},
+		"rules of UET backwards":       {rulesFile, "S-A-03 one\nS-A-02 two\n", "out of turn"},
 		"a helper that nobody uses":    {"x/y_test.go", "package x\n\n// R-A-01.\nfunc alone() {}\n", "where no test comes by"},
 		"a comment between":            {"x/y_test.go", "package x\n\n// R-A-01.\n\nfunc TestY() {}\n", "where no test comes by"},
 		"a benchmark proves nothing":   {"x/y_test.go", "package x\n\n// R-A-01.\nfunc BenchmarkY() {}\n", "where no test comes by"},
