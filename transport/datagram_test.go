@@ -121,6 +121,7 @@ func TestDatagramSource(t *testing.T) {
 }
 
 func TestDatagramLimits(t *testing.T) {
+	// S-SEG-09: a datagram is one packet.
 	p := newGrams(t, nil)
 	for _, c := range []struct {
 		op   Op

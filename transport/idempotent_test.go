@@ -93,7 +93,7 @@ func TestRUDIWritesAndReads(t *testing.T) {
 }
 
 func TestRUDIOnlyWhereNothingElseIsAsked(t *testing.T) {
-	// S-RUDI-02, R-RMA-05, R-RMA-12: with data, order, a fence or durability the operation goes by a PDC.
+	// S-RUDI-02, S-SEG-09, R-RMA-05, R-RMA-12: with data, order, a fence or durability the operation goes by a PDC.
 	p := newIdem(t, nil)
 	for name, op := range map[string]Op{
 		"data":    {Data: 1, HasData: true},

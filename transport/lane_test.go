@@ -2,6 +2,7 @@ package transport
 
 import (
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 
@@ -73,6 +74,146 @@ func TestFEPLaneBytes(t *testing.T) {
 				t.Errorf("%d bytes before, %d after", before, after)
 			}
 		})
+	}
+}
+
+// A passed is a request that passed a pipe.
+type passed struct {
+	from *FEP
+	pds  wire.Req
+	ses  wire.ReqStd // if pds.Next is NextReqStd
+	n    int         // bytes behind the headers
+}
+
+// requests returns a list of the requests that will pass a pipe.
+func (p *pipe) requests() *[]passed {
+	list := new([]passed)
+	p.drop = func(from *FEP, b []byte) bool {
+		x := passed{from: from}
+		if t := wire.Type(b[0] >> 3); t != wire.TypeRUDReq && t != wire.TypeRODReq {
+			return false
+		}
+		k, err := x.pds.Parse(b)
+		if err == nil && x.pds.Next == wire.NextReqStd {
+			var n int
+			n, err = x.ses.Parse(b[k:])
+			k += n
+		}
+		if err != nil {
+			p.t.Fatal(err)
+		}
+		x.n = len(b) - k - 4 // the CRC
+		*list = append(*list, x)
+		return false
+	}
+	return list
+}
+
+func TestWhichPDCCarriesWhat(t *testing.T) {
+	p := newPipe(t, func(c *Config) { c.Lanes = 2 })
+	list := p.requests()
+	for i, n := range []int{1 << 20, 1 << 20, 10_000} {
+		p.post(p.b, Op{Kind: OpTRecv, Tag: uint64(i), Buf: make([]byte, n), Context: i})
+		p.post(p.a, Op{Kind: OpTSend, Peer: p.toB, RI: 15, Tag: uint64(i), Buf: make([]byte, n), Ordered: i == 2, Context: i})
+	}
+	p.exchange()
+	if got := p.events(p.a); len(got) != 3 {
+		t.Fatalf("events %q", got)
+	}
+	p.events(p.b)
+	first, last, pdcs := map[uint64]int{}, map[uint64]int{}, map[uint64]uint16{}
+	for k, x := range *list {
+		tag, off := x.ses.Match, uint32(0)
+		if x.ses.Flags&wire.SESSOM == 0 {
+			off = x.ses.MsgOff
+		} else {
+			first[tag], pdcs[tag] = k, x.pds.SPDCID
+		}
+		// S-SEG-06: the mode is that of the PDC. S-SEG-04: it is one for all of a message.
+		want := wire.TypeRUDReq
+		if tag == 2 {
+			want = wire.TypeRODReq
+		}
+		if x.from != p.a || x.pds.Type != want || x.pds.SPDCID != pdcs[tag] || off > 0 && (*list)[last[tag]].ses.MsgOff >= off {
+			t.Fatalf("packet %d of message %d: %v by PDC %d at %d", k, tag, x.pds.Type, x.pds.SPDCID, off)
+		}
+		last[tag] = k
+	}
+	// S-SEG-05: two messages are under way at a time, on two PDCs.
+	if pdcs[0] == pdcs[1] || first[1] > last[0] {
+		t.Errorf("PDCs %d and %d; the second message begins at packet %d, the first ends at %d", pdcs[0], pdcs[1], first[1], last[0])
+	}
+	p.checkIdle()
+}
+
+// S-DEF-11, S-SEG-05: what asks for a deferred message goes by a PDC of the target's own.
+func TestRTRGoesByItsOwnPDC(t *testing.T) {
+	p := newPipe(t, nil)
+	list := p.requests()
+	p.post(p.a, Op{Kind: OpTSend, Peer: p.toB, RI: 15, Buf: pattern(100, 1), Level: LevelMatch, Context: "s"})
+	turns := func() {
+		for range 3 {
+			p.now += time.Millisecond
+			p.a.Advance(p.now)
+			p.b.Advance(p.now)
+			p.exchange()
+		}
+	}
+	turns()
+	p.want(p.a)
+	theirs := map[uint16]bool{}
+	for _, x := range *list {
+		if x.from != p.a {
+			t.Fatalf("%v", &x.ses)
+		}
+		theirs[x.pds.SPDCID] = true
+	}
+	*list = nil
+	buf := make([]byte, 100)
+	p.post(p.b, Op{Kind: OpTRecv, Buf: buf, Context: "r"})
+	turns()
+	p.want(p.a, "s ok")
+	p.want(p.b, "r ok len=100")
+	if len(*list) == 0 {
+		t.Fatal("nothing is asked for")
+	}
+	x := (*list)[0]
+	if x.from != p.b || x.ses.Opcode != wire.OpDeferrableRTR || x.pds.Flags&wire.FlagSYN == 0 || x.n != 0 {
+		t.Errorf("%v %v, %d bytes", &x.pds, &x.ses, x.n)
+	}
+	if theirs[x.pds.SPDCID] {
+		t.Errorf("the PDC of the message, %d, carries it", x.pds.SPDCID)
+	}
+}
+
+// S-SEG-07: the requests of a read carry nothing, ask for one MTU at most, and are answered one by one.
+func TestRequestsOfARead(t *testing.T) {
+	p := newPipe(t, nil)
+	list := p.requests()
+	mem, buf := pattern(5000, 1), make([]byte, 5000)
+	readable(t, p.b, 5, mem)
+	p.post(p.a, Op{Kind: OpRead, Peer: p.toB, RI: 15, Key: 5, Buf: buf, Context: "r"})
+	p.exchange()
+	p.want(p.a, "r ok")
+	var asked, came []int
+	for k, x := range *list {
+		switch {
+		case x.from == p.b:
+			came = append(came, x.n-wire.RspDataLen)
+			if x.pds.Next != wire.NextRspData {
+				t.Errorf("%v", &x.pds)
+			}
+			continue
+		case x.ses.Opcode != wire.OpRead || x.n != 0 || x.ses.ReqLen != 5000:
+			t.Errorf("request %d: %v with %d bytes", k, &x.ses, x.n)
+		case x.ses.Flags&wire.SESSOM != 0:
+			asked = append(asked, 1024)
+		default:
+			asked = append(asked, int(x.ses.PayloadLen))
+		}
+	}
+	if want := []int{1024, 1024, 1024, 1024, 904}; !slices.Equal(asked, want) || !slices.Equal(came, want) {
+		t.Errorf("asked for %v, came %v, want %v", asked, came, want)
 	}
 }
 

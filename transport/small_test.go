@@ -29,7 +29,8 @@ func (p *pipe) headers() map[wire.NextHdr]int {
 }
 
 func TestSmallHeaders(t *testing.T) {
-	// R-RMA-13: what goes with the small header, and what keeps the standard one.
+	// R-RMA-13: what goes with the small header, and what keeps the standard one. S-HDR-01: either is taken.
+	// S-HDR-02: the small one goes to a peer that takes it, and with one packet.
 	for _, c := range []struct {
 		name  string
 		op    Op

@@ -9,7 +9,7 @@ import (
 )
 
 func TestErrnoOfEveryReturnCode(t *testing.T) {
-	// R-ERR-01 to R-ERR-32, by number: this table is written from the rules,
+	// R-ERR-01 to R-ERR-32, S-ERR-02, by number: this table is written from the rules,
 	// not from the code.
 	want := map[wire.RC]fi.Errno{
 		0x02: fi.ENORX, 0x03: fi.ESHUTDOWN, 0x04: fi.ENORX, 0x05: fi.ENORX, 0x06: fi.EOPNOTSUPP, 0x07: fi.EMSGSIZE,
@@ -39,6 +39,7 @@ func TestErrnoOfEveryReturnCode(t *testing.T) {
 }
 
 func TestErrnoOfEveryNackCode(t *testing.T) {
+	// S-ERR-02: the number of the provider is 0x100 and the code, and has a text.
 	for c := 1; c < 256; c++ {
 		nack := wire.NackCode(c)
 		err, prov := errno(transport.Aborted, 0, nack)

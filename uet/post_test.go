@@ -711,7 +711,7 @@ func TestLimitedPeers(t *testing.T) {
 		return h[0]
 	}
 	p, _ := a.PathInfo()
-	one := insert(1<<7, 0) // R-ADDR-12: messages limited to one MTU
+	one := insert(1<<7, 0) // R-ADDR-12, S-SEG-10: messages limited to one MTU
 	want(t, a.Send(make([]byte, p.PayloadMTU+1), one, nil), fi.EMSGSIZE)
 	ok(t, b.Recv(make([]byte, p.PayloadMTU), fi.AddrUnspec, nil))
 	ok(t, a.Send(make([]byte, p.PayloadMTU), one, nil))

@@ -11,7 +11,7 @@ import (
 )
 
 func TestPollingSeesWhatIsDelivered(t *testing.T) {
-	// R-CMPL-07, R-TGT-02: a target that reads no entries polls its memory with sync/atomic. What has a
+	// R-CMPL-07, R-TGT-02, S-RSP-05: a target that reads no entries polls its memory with sync/atomic. What has a
 	// DELIVERY_COMPLETE entry at the initiator is there, at once and without a call at the target. The
 	// bytes of a write are there for whoever sees a flag that was changed after its entry.
 	t.Parallel()

@@ -159,7 +159,7 @@ func TestClosedLifeIsQuarantined(t *testing.T) {
 }
 
 func TestDuplicatesGetTheDefaultResponse(t *testing.T) {
-	// UE 3.5.12: a packet that was received before is answered and never executed again.
+	// UE 3.5.12, S-RSM-03: a packet that was received before is answered and never executed again.
 	// RETX is echoed.
 	x := newTarget(t)
 	x.recv(1, ar)
@@ -224,7 +224,7 @@ func TestSackSweepsTheWindow(t *testing.T) {
 }
 
 func TestGuaranteedResponsesHoldTheCACK(t *testing.T) {
-	// UE 3.5.20.1: a guaranteed response has its own ACK with REQ=CLEAR, is sent again for
+	// UE 3.5.20.1, S-RSP-01: a guaranteed response has its own ACK with REQ=CLEAR, is sent again for
 	// a duplicate, and holds back CACK until it is cleared.
 	x := newTarget(t)
 	x.recv(1, gtd)

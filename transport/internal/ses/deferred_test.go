@@ -242,7 +242,7 @@ func (d *duo) atRest() {
 	}
 }
 
-// S-DEF-01..07: messages without room are deferred, and come when their receives are posted, in whatever order.
+// Messages without room are deferred, and come when their receives are posted, in whatever order.
 func TestDeferredInAnyOrder(t *testing.T) {
 	for seed := range uint64(60) {
 		for _, ordered := range []bool{false, true} {
@@ -267,6 +267,182 @@ func TestDeferredInAnyOrder(t *testing.T) {
 				d.atRest()
 			})
 		}
+	}
+}
+
+// What an initiator sends of a deferrable message, and what it makes of the answers.
+func TestDeferredByTheLetter(t *testing.T) {
+	const theirs = 0x9abc
+	begin := func(t *testing.T) (g *rig, h Handle, own uint32, id uint16) {
+		g = newRig(t, func(c *Config) { c.DeferrableMin = 1024 })
+		g.supports[srcB.Peer] = supportYes
+		g.Advance(time.Second)
+		h = g.send(Send{Tagged: true, Tag: 7, Buf: pattern(5000), Peer: srcB.Peer, Context: "m"})
+		for i := range 2 {
+			p, _ := g.Next(h, 1024)
+			r, _ := parse(t, g.Append(nil, p))
+			i1, t1 := r.RestartTokens()
+			if i == 0 {
+				own, id = i1, r.MsgID
+			}
+			// S-DEF-02: at first there is no token of the target. S-DEF-01: 16 bits.
+			if r.Opcode != wire.OpDeferrableTSend || r.Match != 7 || i1 == 0 || i1 > 0xffff || i1 != own || t1 != 0 {
+				t.Fatalf("packet %d: %v", i, &r)
+			}
+		}
+		return g, h, own, id
+	}
+	rtr := func(g *rig, high, low uint32) []byte {
+		r := wire.ReqStd{Opcode: wire.OpDeferrableRTR, Flags: wire.SESREL | single, MsgID: 77, JobID: g.cfg.JobID, Initiator: 16}
+		r.SetRTRTokens(high, low)
+		return r.Append(nil)
+	}
+	for _, swapped := range []bool{false, true} {
+		g, h, own, id := begin(t)
+		g.Answered(h, &wire.Rsp{Opcode: wire.RspResponse, RC: wire.RCOK, List: wire.ListOverflow, MsgID: id}) // S-DEF-03
+		// S-MSC-04: an empty packet of the same opcode says that no more comes.
+		p, ok := g.Next(h, 1024)
+		if !ok {
+			t.Fatal("the deferred message is not closed")
+		}
+		r, data := parse(t, g.Append(nil, p))
+		i1, t1 := r.RestartTokens()
+		if r.Opcode != wire.OpDeferrableTSend || r.Flags&single != wire.SESEOM || r.MsgOff != 2048 || r.PayloadLen != 0 || len(data) != 0 || r.MsgID != id || r.ReqLen != 5000 || i1 != own || t1 != 0 {
+			t.Fatalf("the end of a deferred message: %v, %d bytes", &r, len(data))
+		}
+		if _, ok := g.Next(h, 1024); ok {
+			t.Fatal("more of a deferred message is sent")
+		}
+		g.Answered(h, defNull)
+		g.Answered(h, defNull)
+		// S-DEF-04: no completion, at no time.
+		g.quiet()
+		g.Advance(time.Minute)
+		g.Advance(24 * time.Hour)
+		if g.quiet(); g.Sends() != 1 {
+			t.Fatal("the deferred message has ended")
+		}
+		// S-DEF-06: ours is the high half, or the low one.
+		if high, low := own, uint32(theirs); swapped {
+			g.want(srcB, rtr(g, low, high), "default OK 0")
+		} else {
+			g.want(srcB, rtr(g, high, low), "default OK 0")
+		}
+		if h, ok = g.Resend(); !ok {
+			t.Fatal("it is not sent again")
+		}
+		// S-DEF-07: all of it comes as a new message. S-DEF-02: with the token of the target.
+		var got []byte
+		pkts := drain(g.SES, h, 1024)
+		for k, b := range pkts {
+			r, data := parse(t, b)
+			off := uint32(0)
+			if k > 0 {
+				off = r.MsgOff
+			}
+			i1, t1 := r.RestartTokens()
+			if r.Opcode != wire.OpDeferrableTSend || r.MsgID == id || r.Match != 7 || int(off) != len(got) || i1 != own || t1 != theirs || (r.Flags&wire.SESSOM != 0) != (k == 0) {
+				t.Fatalf("packet %d of the restart: %v", k, &r)
+			}
+			got = append(got, data...)
+		}
+		wantBytes(t, got, pattern(5000))
+		for range pkts {
+			g.Answered(h, nil)
+		}
+		g.wantEvent(EvTSend, OK, "m", 5000)
+		g.rest()
+	}
+	// S-DEF-03: no other answer is a deferral.
+	for _, a := range []wire.Rsp{
+		{Opcode: wire.RspDefault, List: wire.ListOverflow},
+		{Opcode: wire.RspResponse, List: wire.ListExpected},
+		{Opcode: wire.RspResponse, List: wire.ListOverflow, ModLen: 5000},
+	} {
+		g, h, _, id := begin(t)
+		a.RC, a.MsgID = wire.RCOK, id
+		g.Answered(h, &a)
+		n := len(drain(g.SES, h, 1024))
+		for range n + 1 {
+			g.Answered(h, nil)
+		}
+		if n != 3 {
+			t.Errorf("after %+v %d packets are sent, not the other 3", a, n)
+		}
+		g.wantEvent(EvTSend, OK, "m", 5000)
+	}
+	// S-DEF-10, S-GEN-05: a target that keeps no more headers may say NO_MATCH. Then it goes again.
+	g, h, _, id := begin(t)
+	g.Answered(h, &wire.Rsp{Opcode: wire.RspResponse, RC: wire.RCNoMatch, MsgID: id})
+	for range drain(g.SES, h, 1024) { // MSG_ERROR
+		g.Answered(h, nil)
+	}
+	g.Answered(h, nil)
+	g.Advance(2 * time.Second)
+	g.Advance(3 * time.Second)
+	if h, ok := g.Resend(); !ok || len(drain(g.SES, h, 1024)) != 5 {
+		t.Error("a deferrable message that was answered NO_MATCH does not go again")
+	}
+}
+
+// What a target answers to a deferrable message, what it asks for it with, and what may come then.
+func TestDeferralByTheLetter(t *testing.T) {
+	for _, sameID := range []bool{false, true} { // S-DEF-07: a restart may have the message id of the first attempt
+		g := newRig(t, func(c *Config) { c.UnexpectedBytes, c.UnexpectedShare = 1024, 1 })
+		body := pattern(3000)
+		packet := func(id uint16, ours uint32, off, n int) []byte {
+			return append(g.req(func(r *wire.ReqStd) {
+				r.Opcode, r.Flags, r.MsgID, r.Match, r.Initiator, r.ReqLen = wire.OpDeferrableTSend, wire.SESREL, id, 7, 99, 3000
+				if r.SetRestartTokens(0x1234, ours); off == 0 {
+					r.Flags |= wire.SESSOM
+				} else {
+					r.MsgOff, r.PayloadLen = uint32(off), uint16(n)
+				}
+				if off+n == 3000 || n == 0 {
+					r.Flags |= wire.SESEOM
+				}
+			}), body[off:off+n]...)
+		}
+		src := srcA
+		g.want(src, packet(5, 0, 0, 1000), "response OK overflow 0 gtd") // S-DEF-03
+		g.want(src, packet(5, 0, 1000, 1000), "default NULL 0")
+		g.want(src, packet(5, 0, 2000, 0), "default NULL 0") // S-MSC-04
+		buf := make([]byte, 3000)
+		g.recv(Recv{Tagged: true, Tag: 7, Buf: buf, Context: "r"})
+		g.quiet()
+		// S-DEF-05: the request to restart.
+		h, ok := g.Resend()
+		if !ok {
+			t.Fatal("the message is not asked for")
+		}
+		if peer, _, _ := g.Info(h); peer != src.Peer {
+			t.Errorf("peer %d is asked", peer)
+		}
+		pkts := drain(g.SES, h, 1024)
+		r, data := parse(t, pkts[0])
+		want := wire.ReqStd{Opcode: wire.OpDeferrableRTR, Flags: wire.SESREL | single, MsgID: r.MsgID, JobID: g.cfg.JobID, Initiator: 99, Match: 0x1234_0000_1234}
+		if len(pkts) != 1 || r != want || r.MsgID == 0 || len(data) != 0 {
+			t.Fatalf("%d packets, %v\nwant %v", len(pkts), &r, &want)
+		}
+		high, low := r.RTRTokens()
+		if high != 0x1234 || low != high { // S-DEF-06
+			t.Errorf("tokens %#x and %#x", high, low)
+		}
+		g.Answered(h, nil)
+		// S-DEF-08: the receive is for the restart alone.
+		g.want(srcB, g.tagged(7, pattern(500), 1024)[0], "response OK overflow 500 gtd")
+		g.quiet()
+		id := uint16(6)
+		if sameID {
+			id = 5
+		} else {
+			src.PDC++
+		}
+		g.want(src, packet(id, 0x1234, 2000, 1000), "default OK 3000")
+		g.want(src, packet(id, 0x1234, 0, 1000), "default OK 3000")
+		g.want(src, packet(id, 0x1234, 1000, 1000), "default OK 3000")
+		g.wantEvent(EvTRecv, OK, "r", 3000)
+		wantBytes(t, buf, body)
 	}
 }
 
@@ -567,7 +743,7 @@ func (s *SES) phaseOf(h Handle) phase {
 	return m.phase
 }
 
-// A message that stays deferred for RNRTimeout ends.
+// S-DEF-04: a message that stays deferred for RNRTimeout ends, if there is one.
 func TestDeferredForTooLong(t *testing.T) {
 	d, _ := deferredOne(t, func(c *Config) { c.RNRTimeout = 3 * time.Second })
 	d.now += 2 * time.Second
@@ -645,7 +821,7 @@ func TestDeferredForgeries(t *testing.T) {
 	d.drainOne()
 }
 
-// Headers have a limit of their own. Beyond it a message is refused until there is one.
+// S-DEF-10: headers have a limit of their own. Beyond it a message is refused until there is one.
 func TestDeferredHeadersAreBounded(t *testing.T) {
 	d := newDuo(t, 5, func(c *Config) { c.UnexpectedBytes, c.UnexpectedMsgs = 32<<10, 8 })
 	for k := range uint64(20) {

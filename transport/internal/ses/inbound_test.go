@@ -631,6 +631,7 @@ func TestStateIsBounded(t *testing.T) {
 }
 
 func TestIdleTimeoutEndsWhatStopped(t *testing.T) {
+	// S-RSM-08: a message that does not go on ends by time.
 	// T15: a message whose end never comes on a PDC that lives ends by IdleTimeout.
 	g := newRig(t, func(c *Config) { c.IdleTimeout = 8 * time.Second })
 	now := time.Second

@@ -1,6 +1,7 @@
 package ses
 
 import (
+	"bytes"
 	"testing"
 	"time"
 
@@ -28,7 +29,47 @@ func (d *duo) reads(src Source, key, off uint64, n uint32) string {
 	return answer(d.a.Request(&src, wire.NextReqStd, r.Append(nil)))
 }
 
-// S-RDV-01..05: a message is announced, read when it has a receive, and has ended when its target has all of it.
+// What an initiator sends of a rendezvous send.
+func TestLendByTheLetter(t *testing.T) {
+	g := newRig(t, lends)
+	g.readers[srcB.Peer] = supportYes
+	h := g.send(Send{Tagged: true, Tag: 7, Buf: pattern(5000), Peer: srcB.Peer, Context: "m", Target: self(g.SES)})
+	pkts := drain(g.SES, h, 1024)
+	if len(pkts) != 1 {
+		t.Fatalf("%d packets", len(pkts))
+	}
+	r, ext := parse(t, pkts[0])
+	x, n, err := wire.ParseRendezvous(ext)
+	if err != nil {
+		t.Fatal(err)
+	}
+	// S-RDV-01: all of the message is announced. S-RDV-09: no byte of it comes along.
+	if r.Opcode != wire.OpRendezvousTSend || r.Flags&single != single || r.ReqLen != 5000 || r.Match != 7 || x.EagerLen != 0 || n != len(ext) {
+		t.Errorf("%v, %+v and %d bytes", &r, x, len(ext)-n)
+	}
+	g.Answered(h, rsp(wire.RspDefault, wire.RCOK))
+	g.quiet()
+	// S-RDV-02, S-RDV-03: byte 0 is at the offset, and the target reads it by these names.
+	src := srcB
+	for off := uint64(0); off < 5000; off += 1000 {
+		q := wire.ReqStd{Opcode: wire.OpRead, Flags: wire.SESREL | single, MsgID: uint16(50 + off), Gen: x.ReadGen, JobID: r.JobID, PIDonFEP: x.ReadPIDonFEP, RI: x.ReadRI,
+			Match: x.ReadMatch, BufOff: x.ReadOff + off, ReqLen: 1000}
+		g.want(src, q.Append(nil), "default OK 1000")
+		p, ok := g.PeekReturn(src.PDC, 1024)
+		if !ok {
+			t.Fatal("nothing is returned")
+		}
+		g.AppendReturn(nil, p)
+		if b := g.Append(nil, p); !bytes.Equal(b[len(b)-1000:], pattern(5000)[off:off+1000]) {
+			t.Fatalf("the bytes at %d are wrong", off)
+		}
+		g.quiet() // S-RDV-05
+		g.Answered(Handle(p.Msg), nil)
+	}
+	g.wantEvent(EvTSend, OK, "m", 5000)
+}
+
+// S-RDV-01, S-RDV-05: a message is announced, read when it has a receive, and has ended when its target has all of it.
 func TestLend(t *testing.T) {
 	for _, ordered := range []bool{false, true} {
 		for _, level := range []Level{LevelTransmit, LevelDelivery, LevelMatch} {

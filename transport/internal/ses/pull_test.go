@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"testing"
 	"time"
 
@@ -91,7 +92,7 @@ func (d *duo) served() {
 	}
 }
 
-// S-RDV-01..04: the eager part is placed, the rest read, whatever there is of either, and in whatever order
+// S-RDV-01, S-RDV-03, S-RDV-04: the eager part is placed, the rest read, whatever there is of either, and in whatever order
 // it comes.
 func TestPullMatched(t *testing.T) {
 	for _, c := range []struct{ n, eager int }{{0, 0}, {1, 0}, {1, 1}, {5000, 0}, {5000, 1}, {5000, 1000}, {5000, 3500}, {5000, 4999}, {5000, 5000}, {300_000, 1000}} {
@@ -129,6 +130,72 @@ func TestPullMatched(t *testing.T) {
 				d.atRest()
 			}
 		}
+	}
+}
+
+// What a target reads, and by which names.
+func TestPullByTheLetter(t *testing.T) {
+	for _, c := range []struct {
+		eager int
+		late  bool // its receive comes later: the eager part is not kept
+		from  uint64
+	}{{0, false, 0}, {700, false, 700}, {700, true, 0}, {4999, false, 4999}} {
+		g := newRig(t)
+		a := announcement{tag: 7, body: pattern(5000), eager: c.eager, key: 0x55, off: 1 << 40}
+		var pkts [][]byte
+		for k, b := range a.packets(g.SES) {
+			if k == 0 { // other names than those of the message
+				x := wire.Rendezvous{EagerLen: uint32(c.eager), ReadGen: 7, ReadPIDonFEP: 0x123, ReadRI: 0x456, ReadOff: a.off, ReadMatch: a.key}
+				b = append(x.Append(b[:wire.ReqStdLen:wire.ReqStdLen]), b[wire.ReqStdLen+wire.RendezvousLen:]...)
+			}
+			pkts = append(pkts, b)
+		}
+		recv := func() { g.recv(Recv{Tagged: true, Tag: 7, Buf: make([]byte, 5000), Context: "r"}) }
+		if !c.late {
+			recv()
+		}
+		for k, b := range pkts {
+			if g.deliver(srcB, b); k < len(pkts)-1 {
+				if _, ok := g.Resend(); ok {
+					t.Fatal("the rest is read before the eager part is there")
+				}
+			}
+		}
+		if c.late {
+			recv()
+		}
+		h := g.reads()
+		if peer, _, _ := g.Info(h); peer != srcB.Peer {
+			t.Errorf("peer %d is asked", peer)
+		}
+		p, _ := g.Peek(h, 1024)
+		r, data := parse(t, g.AppendPiece(nil, p))
+		// S-RDV-02: the names of the extension, and the JobID of the message. S-RDV-03: the offset is that
+		// of byte 0.
+		want := wire.ReqStd{Opcode: wire.OpRead, Flags: r.Flags, MsgID: r.MsgID, Gen: 7, JobID: g.cfg.JobID, PIDonFEP: 0x123, RI: 0x456,
+			BufOff: 1<<40 + c.from, Initiator: 16, Match: 0x55, HeaderData: r.HeaderData, ReqLen: uint32(5000 - c.from)}
+		if r != want || r.Flags&wire.SESREL == 0 || len(data) != 0 {
+			t.Errorf("eager %d, late %v: %v\nwant %v", c.eager, c.late, &r, &want)
+		}
+	}
+	// S-RDV-04: nothing is read of a message that is all eager part.
+	for _, backwards := range []bool{false, true} {
+		g := newRig(t)
+		a := announcement{tag: 7, body: pattern(2500), eager: 2500, key: 0x55}
+		g.recv(Recv{Tagged: true, Tag: 7, Buf: make([]byte, 2500), Context: "r"})
+		pkts := a.packets(g.SES)
+		if backwards {
+			slices.Reverse(pkts)
+		}
+		for _, b := range pkts {
+			g.want(srcB, b, "default OK 2500")
+		}
+		g.wantEvent(EvTRecv, OK, "r", 2500)
+		g.Advance(time.Second)
+		if _, ok := g.Resend(); ok {
+			t.Error("the message is read")
+		}
+		g.rest()
 	}
 }
 

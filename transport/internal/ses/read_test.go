@@ -55,6 +55,32 @@ func TestReadDataTwice(t *testing.T) {
 	}
 }
 
+// S-CPL-05: a read ends when all of its bytes are placed, though every request was answered before.
+func TestReadWaitsForItsBytes(t *testing.T) {
+	g := newRig(t)
+	body, buf := pattern(3000), make([]byte, 3000)
+	h, err := g.Send(0, &Op{Kind: EvRead, Peer: 1, Buf: buf, Key: 5, Context: "r"}, 3000)
+	if err != nil || !g.On(h, 7) {
+		t.Fatal(err)
+	}
+	var r wire.ReqStd
+	for p, ok := g.Peek(h, 1000); ok; p, ok = g.Peek(h, 1000) {
+		if _, err := r.Parse(g.AppendPiece(nil, p)); err != nil {
+			t.Fatal(err)
+		}
+		g.Answered(h, nil)
+	}
+	for _, off := range []int{2000, 0, 1000} {
+		g.quiet()
+		d := wire.RspData{Opcode: wire.RspWithData, RC: wire.RCOK, ReadMsgID: r.MsgID, JobID: r.JobID, ModLen: 3000, MsgOff: uint32(off), PayloadLen: 1000}
+		g.Request(&Source{Peer: 1, PDC: 7}, wire.NextRspData, append(d.Append(nil), body[off:off+1000]...))
+	}
+	wantBytes(t, buf, body)
+	if e := g.Event(); e == nil || e.Cause != OK || e.Context != "r" {
+		t.Fatalf("%+v", e)
+	}
+}
+
 // S-CPL-01: a read ends when every request is answered, though all bytes have come before.
 func TestReadWaitsForItsAnswers(t *testing.T) {
 	g := newRig(t)

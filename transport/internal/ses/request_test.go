@@ -90,6 +90,7 @@ func TestRequestForeignJobLearnsNothing(t *testing.T) {
 }
 
 func TestRequestOpcodes(t *testing.T) {
+	// S-UUD-02: DATAGRAM_SEND on a PDC is not supported, as what is reserved or of vendors.
 	g := newRig(t)
 	for op := wire.Opcode(0); op < 0x40; op++ {
 		want := "response UNSUPPORTED_OP 0 gtd"
@@ -308,6 +309,29 @@ func TestRequestMedium(t *testing.T) {
 		small.Opcode = op
 		if got := answer(g.Request(&srcA, wire.NextReqSmall, small.Append(nil))); got != "response UNSUPPORTED_OP 0 gtd" {
 			t.Fatal(op, got)
+		}
+	}
+	// S-HDR-04: a medium header with header data has no place for an offset: it is 0.
+	mem := make([]byte, 10)
+	g.region(RegionConfig{Key: 7, Buf: mem, Access: RemoteWrite})
+	for _, data := range []bool{true, false} {
+		want := "hello\x00\x00\x00\x00\x00"
+		if clear(mem); !data {
+			want = "\x00\x00\x00hello\x00\x00"
+		}
+		got := med(func(r *wire.ReqMedium) {
+			if r.Opcode = wire.OpWrite; !data {
+				r.Flags &^= wire.SESHD
+				r.BufOff, r.HeaderData = 3, 0
+			}
+		}, []byte("hello"))
+		if got != "default OK 5" || string(mem) != want {
+			t.Fatalf("with data %v: %s, %q", data, got, mem)
+		}
+		if data {
+			if e := g.event(); !e.HasData || e.Data != 99 {
+				t.Fatalf("%+v", e)
+			}
 		}
 	}
 	small.Flags &^= wire.SESSOM
