@@ -108,9 +108,6 @@ func (s *SES) encodeAtomic(b []byte, m *send, p piece.Piece, first bool) []byte 
 func (s *SES) atomic(src *Source, r *wire.ReqStd, data []byte) *Result {
 	a, operand, compare, n, rc := s.parseAtomic(r, data)
 	fetch := r.Opcode == wire.OpFetchAtomic
-	if rc == wire.RCNull {
-		rc = amo.Valid(familyOf(a.Op, fetch), a.Op, a.Type)
-	}
 	var g *Region
 	var memory []byte
 	if rc == wire.RCNull {
@@ -133,7 +130,8 @@ func (s *SES) atomic(src *Source, r *wire.ReqStd, data []byte) *Result {
 	return s.done(r.ReqLen)
 }
 
-// parseAtomic takes an atomic operation apart. n is the length of its operands.
+// parseAtomic takes an atomic operation apart. n is the length of its operands. What is wrong is said in the order
+// operation and type, length (S-AMO-08).
 func (s *SES) parseAtomic(r *wire.ReqStd, data []byte) (a wire.Atomic, operand, compare []byte, n int, rc wire.RC) {
 	a, ext, err := wire.ParseAtomic(data)
 	switch {
@@ -144,12 +142,13 @@ func (s *SES) parseAtomic(r *wire.ReqStd, data []byte) (a wire.Atomic, operand, 
 	case r.Flags&wire.SESIE != 0:
 		return a, nil, nil, 0, wire.RCInitiatorError
 	}
+	if rc = amo.Valid(familyOf(a.Op, r.Opcode == wire.OpFetchAtomic || r.Opcode == wire.OpTSendFetchAtomic), a.Op, a.Type); rc != wire.RCNull {
+		return a, nil, nil, 0, rc
+	}
 	size := a.Type.Size()
 	if !a.Op.Compares() {
 		operand, n = data[ext:], int(min(r.ReqLen, 0x3fff+1))
 		switch {
-		case size == 0:
-			rc = wire.RCAMOUnsupportedDT
 		case n == 0 || n > 0x3fff || n%size != 0 || len(operand) < n && a.Op != wire.AtomicRead:
 			rc = wire.RCAMOUnsupportedSize
 		case a.Op != wire.AtomicRead:
@@ -161,8 +160,6 @@ func (s *SES) parseAtomic(r *wire.ReqStd, data []byte) (a wire.Atomic, operand, 
 	switch {
 	case err != nil:
 		return a, nil, nil, 0, wire.RCOpViolation
-	case size == 0 || size > len(c.Swap):
-		return a, nil, nil, 0, wire.RCAMOUnsupportedDT
 	case r.ReqLen != cswapOperands && r.ReqLen != uint32(size): // S-AMO-02
 		return a, nil, nil, 0, wire.RCAMOUnsupportedSize
 	}

@@ -21,8 +21,6 @@ func (s *SES) taggedAtomic(r *wire.ReqStd, data []byte) *Result {
 	case rc != wire.RCNull:
 	case s.to.Atomics&RemoteWrite == 0 || fetch && s.to.Atomics&RemoteRead == 0:
 		rc = wire.RCPermViolation
-	default:
-		rc = amo.Valid(familyOf(a.Op, fetch), a.Op, a.Type)
 	}
 	if data = data[:min(spans(&a, n), len(data))]; rc == wire.RCNull && len(data) > 1<<maxBlock {
 		rc = wire.RCAMOUnsupportedSize
