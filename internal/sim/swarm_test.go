@@ -20,6 +20,7 @@ var (
 	first   = flag.Uint64("first", 1, "TestSwarm: the first seed of -seeds")
 	seed    = flag.Uint64("seed", 0, "TestSwarm: run only this seed; with -v print its trace")
 	without = flag.String("without", "", "TestSwarm with -seed: leave these kinds of things out")
+	lying   = flag.Bool("lie", false, "TestSwarm with -seed: as TestSwarmWithALiar does it")
 	keep    = flag.String("keep", "", "TestSwarm with -seed: keep only these steps")
 	hashes  = flag.String("hashes", "", "TestSwarm: write the hash of each seed's run to this file, to compare two builds that should behave alike")
 )
@@ -174,6 +175,57 @@ func TestF18SwarmGivesUp(t *testing.T) {
 	}
 }
 
+// S-ERR-04, T16, T27, T32: the swarm with one host more, which lies about one-sided operations: its requests, answers and read
+// data have wrong keys, addresses, lengths, offsets, jobs and codes, by all PDCs and by RUDI, and others are made up. No byte
+// outside what it may change is changed, and none of a region that was removed. The operations of the others end once, with
+// the right bytes, and those with the liar end, too.
+func TestSwarmWithALiar(t *testing.T) {
+	n := *seeds
+	if n == 0 {
+		if n = 100; testing.Short() || raceEnabled {
+			n = 20
+		}
+	}
+	var next, bad, ops, dealings, refused atomic.Int64
+	var mu sync.Mutex
+	var group sync.WaitGroup
+	for range runtime.GOMAXPROCS(0) {
+		group.Go(func() {
+			for {
+				i := next.Add(1) - 1
+				if i >= int64(n) || bad.Load() >= 3 {
+					return
+				}
+				v := simtest.Variant{Seed: *first + uint64(i), Lie: true}
+				hang := time.AfterFunc(time.Minute, func() {
+					panic(fmt.Sprintf("seed %d hangs: %s %s -v", v.Seed, command, v.Args()))
+				})
+				res := simtest.Run(v.Scenario(), nil)
+				ops.Add(int64(res.Ops))
+				dealings.Add(int64(res.Dealings))
+				refused.Add(int64(res.Refused))
+				if res.Err == nil && v.Seed%20 == 0 {
+					if again := simtest.Run(v.Scenario(), nil); again.Hash != res.Hash {
+						res.Err = fmt.Errorf("two runs of the seed differ: %x and %x", res.Hash, again.Hash)
+					}
+				}
+				hang.Stop()
+				if res.Err != nil {
+					bad.Add(1)
+					mu.Lock()
+					failed(t, v, res)
+					mu.Unlock()
+				}
+			}
+		})
+	}
+	group.Wait()
+	t.Logf("%d seeds, %d operations among honest hosts, %d with the liar, %d of these refused", n, ops.Load(), dealings.Load(), refused.Load())
+	if n >= 20 && (ops.Load() == 0 || refused.Load() < int64(n)) {
+		t.Error("the liar was hardly there")
+	}
+}
+
 const command = "go test ./internal/sim -run Swarm"
 
 // failed reports a failing seed and its smallest failing variant.
@@ -198,7 +250,7 @@ func failed(t *testing.T, v simtest.Variant, res simtest.Result) {
 
 // one runs one seed, with its trace.
 func one(t *testing.T) {
-	v := simtest.Variant{Seed: *seed}
+	v := simtest.Variant{Seed: *seed, Lie: *lying}
 	if *without != "" {
 		v.Without = strings.Split(*without, ",")
 	}

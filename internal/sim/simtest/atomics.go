@@ -153,7 +153,7 @@ func (w *World) atomicEnded(o *Op) {
 // whose effect is unknown more (S-AMO-05), and that no old value was fetched twice. In clear a new life
 // of the target may execute a late copy (T22), by 1-RTT it must not (S-SYN-03).
 func (w *World) auditCounters() {
-	if w.spec.Forged {
+	if w.spec.Forged && !w.spec.Liar {
 		return
 	}
 	type counter struct {

@@ -775,6 +775,39 @@ var plantedBugs = []planted{
 		l.post = nil
 		l.tell(end(o, transport.Aborted))
 	})},
+	{bug: "the liar changes what it may not", says: "of what nobody may change was changed", spec: lied, play: func(w *World) {
+		w.Hosts[0].prey[3*preySize] ^= 1
+		w.auditLies()
+	}},
+	{bug: "an operation with the liar does not end", says: "the liar keeps an operation open", spec: lied, play: func(w *World) {
+		deal(w)
+		w.auditLies()
+	}},
+	{bug: "the memory of an operation with the liar is written after its end", says: "what an operation with the liar may not touch", spec: lied, play: func(w *World) {
+		l := deal(w)
+		l.host.dealt(l, &transport.Event{})
+		l.buf[3] ^= 1
+		w.auditLies()
+	}},
+	{bug: "an operation with the liar ends twice", says: "for an operation with the liar", spec: lied, play: func(w *World) {
+		l := deal(w)
+		l.host.dealt(l, &transport.Event{})
+		l.host.dealt(l, &transport.Event{})
+	}},
+}
+
+// lied adds a liar.
+func lied(s *Spec) {
+	s.Hosts = append(s.Hosts, HostSpec{})
+	s.Liar, s.Hostile, s.Forged = true, true, true
+}
+
+// deal makes an operation of the first host with the liar.
+func deal(w *World) *dealing {
+	l := &dealing{host: w.Hosts[0], life: 1}
+	l.whole, l.buf = newBuffer(8)
+	w.dealings = append(w.dealings, l)
+	return l
 }
 
 // TestEveryCheckerSpeaks plants bugs between the FEP and its host. The responsible checker, and

@@ -89,10 +89,11 @@ type Host struct {
 	counters     []byte // see count
 	tallies      []byte // see tally
 	board        []byte // see pin
+	prey         []byte // see feed
 	disk         []byte // what of the board is durable
 	regions      []*transport.Region
 	removed      bool      // Unregister was called, in any life
-	kept         [2][]byte // what board and counters were then, in this life
+	kept         [3][]byte // what board, counters and prey were then, in this life
 	backlog      []*Op
 	damaged      int // datagrams of this life that came damaged and not trimmed
 	trimmed      int // datagrams that came trimmed
@@ -173,11 +174,12 @@ func (h *Host) start() {
 		}
 	}
 	h.asKept()
-	h.regions, h.kept = nil, [2][]byte{}
+	h.regions, h.kept = nil, [3][]byte{}
 	h.expose(f)
 	h.count(f)
 	h.tally(f)
 	h.pin(f)
+	h.feed(f)
 	f.Apart(h.Index&1 != 0) // so that both settings meet in every run
 	h.FEP, h.Config = f, f.Config()
 	h.Closed, h.shut = false, nil
@@ -662,6 +664,13 @@ func (h *Host) Restart() {
 // event checks and records the end of an operation.
 func (h *Host) event(now time.Duration, e transport.Event) {
 	w := h.w
+	if l, ok := e.Context.(*dealing); ok {
+		h.dealt(l, &e)
+		return
+	}
+	if e.Context == any(prey) {
+		return
+	}
 	switch e.Kind {
 	case transport.OpRemoteWrite, transport.OpCommitted:
 		h.written(e)

@@ -52,12 +52,12 @@ func (h *Host) Unregister() {
 		h.FEP.Deregister(g)
 	}
 	h.regions, h.removed = nil, true
-	h.kept = [2][]byte{slices.Clone(h.board), slices.Clone(h.counters)}
+	h.kept = [3][]byte{slices.Clone(h.board), slices.Clone(h.counters), slices.Clone(h.prey)}
 }
 
 // asKept checks that no byte changed since Unregister.
 func (h *Host) asKept() {
-	for i, now := range [2][]byte{h.board, h.counters} {
+	for i, now := range [3][]byte{h.board, h.counters, h.prey} {
 		for at, b := range h.kept[i] {
 			if now[at] != b {
 				h.w.Failf("%s: byte %d of a region changed after it was removed", h.Name(), at)
@@ -103,7 +103,7 @@ func (w *World) readEnded(o *Op) {
 				id = s.ID
 			}
 		}
-		if err := checkPattern(o.buf, id, o.Addr); err != nil && !w.spec.Forged {
+		if err := checkPattern(o.buf, id, o.Addr); err != nil && (!w.spec.Forged || w.spec.Liar) {
 			w.Failf("%s: %v brings wrong bytes: %v", h.Name(), o, err)
 		}
 	case e.Cause == transport.Cancelled:

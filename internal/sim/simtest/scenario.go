@@ -22,6 +22,7 @@ type Scenario struct {
 	Steps []Step
 	Heal  time.Duration // when the faults end, after Start
 	Kinds []string      // the parts that Without can remove
+	Lying float64       // with Spec.Liar: the share of the packets of the last host that are rewritten
 }
 
 // A Step is something that happens at a time of a scenario.
@@ -29,7 +30,7 @@ type Step struct {
 	N    int // its number, which stays when others are removed
 	At   time.Duration
 	Host int
-	Kind string // "post", "cancel", "crash", "restart", "close", "shut", "unregister", "abandon", "pause", "resume", "newkey", "usekey", "converse", "aside"
+	Kind string // "post", "cancel", "crash", "restart", "close", "shut", "unregister", "abandon", "pause", "resume", "newkey", "usekey", "converse", "aside", "lie"
 	Op   OpSpec
 	Of   int // cancel: the Step that posted the operation; aside: the conversation
 	ICMP bool
@@ -56,7 +57,7 @@ var kinds = []string{
 	"crash", "close", "pause", "busy", "cancel", "icmp", "converse", "aside", "rounds", "think",
 	"blackout", "hole", "loss", "burst", "drop", "path", "reorder", "reverse", "duplicate", "corrupt", "truncate", "pad", "spike", "jitter", "ce", "rate", "trim",
 	"config", "psn", "samerandom", "driver", "gro", "wake", "buffer", "paths", "mtu", "ipv6", "nocrc", "secure", "rekey", "standard", "credit",
-	"read", "add", "write", "defer", "lend", "inject", "iov", "ordered", "silent", "data", "level", "wrongri", "small", "big", "shut", "unregister", "endpoints", "abandon",
+	"lie", "read", "add", "write", "defer", "lend", "inject", "iov", "ordered", "silent", "data", "level", "wrongri", "small", "big", "shut", "unregister", "endpoints", "abandon",
 }
 
 // Generate makes the scenario of a seed.
@@ -735,6 +736,8 @@ func (sc *Scenario) Without(kind string) {
 		sc.Spec.Encapsulation = wire.Symmetric
 	case "nocrc":
 		sc.Spec.NoCRC = false
+	case "lie":
+		steps("lie")
 	case "unregister":
 		steps("unregister")
 	case "shut":
@@ -802,11 +805,15 @@ type Variant struct {
 	Seed    uint64
 	Without []string
 	Keep    []int // nil: all
+	Lie     bool  // with a host that lies
 }
 
 // Scenario makes the scenario of the variant.
 func (v Variant) Scenario() *Scenario {
 	sc := Generate(v.Seed)
+	if v.Lie {
+		sc.Lie()
+	}
 	for _, k := range v.Without {
 		sc.Without(k)
 	}
@@ -819,6 +826,9 @@ func (v Variant) Scenario() *Scenario {
 // Args returns the flags of TestSwarm that repeat the variant.
 func (v Variant) Args() string {
 	s := fmt.Sprintf("-seed %d", v.Seed)
+	if v.Lie {
+		s += " -lie"
+	}
 	if len(v.Without) > 0 {
 		s += " -without " + strings.Join(v.Without, ",")
 	}
@@ -839,10 +849,12 @@ type Result struct {
 	Small   int // requests with the small header
 	Tallied int // receives that an atomic operation has ended
 	Ops     int
-	Bytes   int // bytes of messages received
-	Virtual time.Duration
-	Err     error // a *Violation or a panic
-	Stats   transport.Stats
+	// Dealings are the operations with the liar (Scenario.Lie), Refused those that a target refused.
+	Dealings, Refused int
+	Bytes             int // bytes of messages received
+	Virtual           time.Duration
+	Err               error // a *Violation or a panic
+	Stats             transport.Stats
 }
 
 // Holes reports whether a path has a hole at some time.
@@ -868,6 +880,7 @@ func Run(sc *Scenario, trace io.Writer) (res Result) {
 				res.Tallied += h.Tallied
 			}
 			res.Void, res.Small = w.void, w.small
+			res.Dealings, res.Refused = len(w.dealings), w.refusals
 		}
 		switch p := recover().(type) {
 		case nil:
@@ -888,7 +901,11 @@ func Run(sc *Scenario, trace io.Writer) (res Result) {
 	for i := range w.Hosts {
 		for j := range w.Hosts {
 			if i != j {
-				w.Line(i, j).SetFaults(sc.Lines[i][j])
+				f := sc.Lines[i][j]
+				if spec.Liar && i == len(w.Hosts)-1 {
+					f.Filter = w.rewrites(sc.Lying, uint64(j))
+				}
+				w.Line(i, j).SetFaults(f)
 			}
 		}
 	}
@@ -952,6 +969,8 @@ func (w *World) step(s *Step, ops map[int]*Op) {
 		if h.Up() && !h.Node.IsPaused() {
 			h.Abandon(s.Op.Peer)
 		}
+	case "lie":
+		w.lie(s.N)
 	case "unregister":
 		if h.Up() && !h.Node.IsPaused() {
 			h.Unregister()
@@ -1001,7 +1020,7 @@ func shrink(v Variant, run func(Variant) error, stop func() bool) Variant {
 		if slices.Contains(v.Without, k) {
 			continue
 		}
-		if u := (Variant{v.Seed, append(slices.Clone(v.Without), k), v.Keep}); fails(u) {
+		if u := (Variant{v.Seed, append(slices.Clone(v.Without), k), v.Keep, v.Lie}); fails(u) {
 			v = u
 		}
 	}
@@ -1014,7 +1033,7 @@ func shrink(v Variant, run func(Variant) error, stop func() bool) Variant {
 	for chunk := (len(keep) + 1) / 2; chunk >= 1; chunk /= 2 {
 		for i := 0; i < len(keep); {
 			less := append(slices.Clone(keep[:i]), keep[min(i+chunk, len(keep)):]...)
-			if u := (Variant{v.Seed, v.Without, less}); fails(u) {
+			if u := (Variant{v.Seed, v.Without, less, v.Lie}); fails(u) {
 				v, keep = u, less
 			} else {
 				i += chunk
@@ -1025,7 +1044,7 @@ func shrink(v Variant, run func(Variant) error, stop func() bool) Variant {
 		if slices.Contains(v.Without, k) {
 			continue
 		}
-		if u := (Variant{v.Seed, append(slices.Clone(v.Without), k), v.Keep}); fails(u) {
+		if u := (Variant{v.Seed, append(slices.Clone(v.Without), k), v.Keep, v.Lie}); fails(u) {
 			v = u
 		}
 	}

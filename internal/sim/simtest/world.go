@@ -62,6 +62,8 @@ type Spec struct {
 	// Forged means that the test forges packets with a correct CRC. Messages may arrive that
 	// nobody sent, so the ledger and all checks that need it are off.
 	Forged bool
+	// Liar has the last host lie about one-sided operations (Scenario.Lie).
+	Liar bool
 	// Light omits the audit of matching order, whose cost is the square of the number of
 	// operations.
 	Light bool
@@ -90,6 +92,8 @@ type World struct {
 	lines    [][]*sim.Line // [from][to]
 	ledger   ledger
 	ops      []*Op
+	dealings []*dealing
+	refusals int // of dealings
 	byNode   map[*sim.Node]*Host
 	byAddr   map[netip.AddrPort]*Host
 	seq      uint64 // number of the latest post or end
