@@ -109,7 +109,7 @@ func (g *amoRig) run(op *Op) *Event {
 	return e
 }
 
-// S-AMO-01..06, R-AMO-01..04, R-AMO-07, R-AMO-08, R-AMO-16: each operation on each type does what package
+// S-AMO-01, S-AMO-02, S-AMO-03, S-AMO-06, R-AMO-01..04, R-AMO-07, R-AMO-08, R-AMO-16: each operation on each type does what package
 // amo says, over the wire, and fetches the old values; what there is not is refused and changes nothing.
 func TestAtomicDoesWhatItSays(t *testing.T) {
 	g := newAMORig(t, allAccess)
@@ -320,7 +320,7 @@ func TestAtomicEndsOnce(t *testing.T) {
 	}
 }
 
-// S-RSP-02: old values have room before anything is executed, and it is free when they have come. They
+// S-RSP-02, S-AMO-03: old values have room before anything is executed, and it is free when they have come. They
 // come though the region was removed meanwhile.
 func TestAtomicKeepsWhatItFetched(t *testing.T) {
 	g := newAMORig(t, allAccess)

@@ -10,7 +10,7 @@ import (
 )
 
 func TestMultiRecvPacks(t *testing.T) {
-	// R-MSG-12: messages are packed one after another, each with its place, and the last one
+	// S-MAT-09, R-MSG-12: messages are packed one after another, each with its place, and the last one
 	// releases the buffer. R-MSG-13: they begin at multiples of 8 bytes.
 	g := newRig(t)
 	buf := make([]byte, 100)

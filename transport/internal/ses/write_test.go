@@ -166,7 +166,7 @@ func TestWriteAllocatesNothing(t *testing.T) {
 }
 
 func TestForgedReadsAndAtomicsStayInside(t *testing.T) {
-	// S-RMA-01, S-RMA-03, S-AMO-07: whatever the fields of a read or an atomic operation are, it brings bytes of
+	// S-RMA-01, S-RMA-03, S-RMA-10, S-AMO-07: whatever the fields of a read or an atomic operation are, it brings bytes of
 	// the region that its key names, and changes these, or does nothing; and after Deregister nothing (R-MR-12).
 	g := newRig(t)
 	rng := rand.New(rand.NewPCG(7, 8))
