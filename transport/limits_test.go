@@ -57,8 +57,8 @@ func TestF22HeapWithinTheCap(t *testing.T) {
 				if l.UnexpectedBytes < limit*8/10 && l.Unexpected < 1<<20*8/10 {
 					t.Errorf("the endpoint is not full: the test does not test")
 				}
-				// The state of a message does not count: 200 bytes at most.
-				if most := limit*11/10 + 200*int64(l.Unexpected); int64(grown) > most {
+				// The state of a message does not count: 128 bytes at most.
+				if most := limit*11/10 + 128*int64(l.Unexpected); int64(grown) > most {
 					t.Errorf("the heap grew by %d KiB, the cap is %d", grown>>10, most>>10)
 				}
 				for s.hub.Unexpected() > 0 {

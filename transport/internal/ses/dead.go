@@ -14,7 +14,7 @@ const maxDead = 4096
 
 // bury makes a message in progress a dead one, or forgets it if there is no room. It reports
 // whether the message is remembered.
-func (s *SES) bury(i int32, m *inmsg, rc wire.RC, end uint64) bool {
+func (s *SES) bury(i int32, m *inmsg, rc wire.RC, end uint32) bool {
 	pu := s.peers.at(m.user)
 	if !s.deadRoom(pu) {
 		s.close(i, m)
@@ -23,7 +23,9 @@ func (s *SES) bury(i int32, m *inmsg, rc wire.RC, end uint64) bool {
 	}
 	s.open--
 	pu.open--
-	m.state, m.rc, m.end, m.epoch = inDead, rc, end, s.epoch
+	m.state = inDead
+	p := s.more(m)
+	p.rc, p.end, p.epoch = rc, end, s.epoch
 	s.enlist(i, m, pu)
 	return true
 }
@@ -63,22 +65,22 @@ func (s *SES) makeRoom() {
 // remembered until the sender hears of it, or its PDC goes.
 func (s *SES) buryUnheard(i int32, m *inmsg, rc wire.RC) {
 	s.makeRoom()
-	m.unheard = true
+	s.more(m).unheard = true
 	s.peers.at(m.user).unheard++
-	s.bury(i, m, rc, uint64(m.length))
+	s.bury(i, m, rc, m.length)
 }
 
 // hear notes that the sender of a dead message is told.
 func (s *SES) hear(m *inmsg) {
-	if m.unheard {
-		m.unheard = false
+	if p := s.more(m); p.unheard {
+		p.unheard = false
 		s.peers.at(m.user).unheard--
 	}
 }
 
 // entomb remembers a message that was not known before, as dead: its packets are answered rc. n
 // is the payload length of the packet that caused it.
-func (s *SES) entomb(src Source, r *wire.ReqStd, rc wire.RC, end uint64, n uint32) {
+func (s *SES) entomb(src Source, r *wire.ReqStd, rc wire.RC, end, n uint32) {
 	if i, m := s.findIn(src.PDC, r.MsgID); m != nil {
 		s.forget(i, m) // dead, and another message
 	}
@@ -90,8 +92,9 @@ func (s *SES) entomb(src Source, r *wire.ReqStd, rc wire.RC, end uint64, n uint3
 	u = s.user(src.Peer) // again: the record may have gone with the oldest dead message
 	i := s.in.get()
 	m := s.in.at(i)
-	*m = inmsg{pdc: src.PDC, peer: src.Peer, length: r.ReqLen, recv: none, user: u, tab: none, block: noBlock,
-		msgID: r.MsgID, state: inDead, opcode: r.Opcode, rc: rc, end: end, epoch: s.epoch}
+	*m = inmsg{pdc: src.PDC, peer: src.Peer, length: r.ReqLen, user: u, room: noBlock, msgID: r.MsgID, state: inDead, opcode: r.Opcode}
+	p := s.widen(m)
+	p.rc, p.end = rc, end
 	s.byPDC.add(i, s.hash(uint64(src.PDC), 1))
 	s.enlist(i, m, s.peers.at(m.user))
 	if r.Opcode != wire.OpMsgError {
@@ -106,11 +109,11 @@ func (m *inmsg) same(r *wire.ReqStd) bool {
 }
 
 func (s *SES) enlist(i int32, m *inmsg, pu *peerUse) {
-	m.deadNext = none
+	s.more(m).deadNext = none
 	if pu.dead == 0 {
 		pu.deadHead = i
 	} else {
-		s.in.at(pu.deadTail).deadNext = i
+		s.more(s.in.at(pu.deadTail)).deadNext = i
 	}
 	pu.deadTail = i
 	pu.dead++
@@ -124,8 +127,8 @@ func (s *SES) enlist(i int32, m *inmsg, pu *peerUse) {
 // already.
 func (s *SES) forgetOldest(pu *peerUse) {
 	i := pu.deadHead
-	for k := i; k != none; k = s.in.at(k).deadNext {
-		if !s.in.at(k).unheard {
+	for k := i; k != none; k = s.more(s.in.at(k)).deadNext {
+		if !s.more(s.in.at(k)).unheard {
 			i = k
 			break
 		}
@@ -139,8 +142,9 @@ func (s *SES) count(i int32, m *inmsg, r *wire.ReqStd, n uint32) {
 	m.som = m.som || r.Flags&wire.SESSOM != 0
 	s.hear(m)
 	m.got += n
-	m.epoch = s.epoch
-	if n > 0 && uint64(m.got) >= m.end {
+	p := s.more(m)
+	p.epoch = s.epoch
+	if n > 0 && m.got >= p.end {
 		s.forget(i, m)
 	}
 }
@@ -149,13 +153,13 @@ func (s *SES) count(i int32, m *inmsg, r *wire.ReqStd, n uint32) {
 func (s *SES) forget(i int32, m *inmsg) {
 	pu := s.peers.at(m.user)
 	prev := none
-	for k := pu.deadHead; k != i; k = s.in.at(k).deadNext {
+	for k := pu.deadHead; k != i; k = s.more(s.in.at(k)).deadNext {
 		prev = k
 	}
 	if prev == none {
-		pu.deadHead = m.deadNext
+		pu.deadHead = s.more(m).deadNext
 	} else {
-		s.in.at(prev).deadNext = m.deadNext
+		s.more(s.in.at(prev)).deadNext = s.more(m).deadNext
 	}
 	if pu.deadTail == i {
 		pu.deadTail = prev
@@ -175,20 +179,20 @@ func (s *SES) forget(i int32, m *inmsg) {
 // The answer is OK, so that the initiator reports its own error.
 func (s *SES) msgError(src Source, r *wire.ReqStd) *Result {
 	s.Stats.MsgErrorsRx++
-	end := uint64(r.MsgOff)
+	end := r.MsgOff
 	if r.Flags&wire.SESSOM != 0 {
 		end = 0
 	}
 	if own, ours := r.RestartTokens(); ours != 0 && own == ours {
 		// It was deferred, and this side has asked for it.
-		if i, ok := s.offers[offerKey{src.Peer, uint64(own)}]; ok {
+		if i := s.offerOf(src.Peer, own); i != none {
 			s.withdrawOffer(i, s.in.at(i))
 		}
 		if r.ReqLen == 0 {
 			return s.done(0) // all of it
 		}
 	}
-	if len(s.offers) != 0 && s.rendezvousError(src, r) {
+	if s.deferrals.n != 0 && s.rendezvousError(src, r) {
 		return s.done(0)
 	}
 	if m := s.lentTo(src.Peer, r.Match); m != nil {
@@ -206,15 +210,15 @@ func (s *SES) msgError(src Source, r *wire.ReqStd) *Result {
 		s.entomb(src, r, wire.RCInitiatorError, end, 0)
 	case m == nil:
 	case m.state == inDead:
-		m.end = min(m.end, end)
-		m.epoch = s.epoch
+		p := s.more(m)
+		p.end, p.epoch = min(p.end, end), s.epoch
 		s.hear(m)
-		if uint64(m.got) >= m.end {
+		if m.got >= p.end {
 			s.forget(i, m)
 		}
 	default:
 		s.end(m, i, PeerError, wire.RCInitiatorError)
-		if s.bury(i, m, wire.RCInitiatorError, end) && uint64(m.got) >= m.end {
+		if s.bury(i, m, wire.RCInitiatorError, end) && m.got >= s.more(m).end {
 			s.forget(i, m)
 		}
 	}

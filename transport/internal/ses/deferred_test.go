@@ -235,9 +235,9 @@ func (d *duo) atRest() {
 		if e.in.live() == e.dead {
 			e.SES.PDCGone(d.b.src.PDC, Closed) // what was refused is not kept for ever
 		}
-		if !e.Idle() || e.in.live() != 0 || e.peers.live() != 0 || e.waitResult != 0 || len(e.tokens) != 0 || len(e.offers) != 0 || e.pulls.live() != 0 || len(e.byLent) != 0 ||
+		if !e.Idle() || e.in.live() != 0 || e.peers.live() != 0 || e.waitResult != 0 || len(e.tokens) != 0 || e.deferrals.n != 0 || e.pulls.live() != 0 || e.named.n != 0 ||
 			len(e.loans) != 0 || e.numServes != 0 {
-			d.t.Errorf("left: idle %v, %d inbound, %d peers, %d wait, %d tokens, %d offers", e.Idle(), e.in.live(), e.peers.live(), e.waitResult, len(e.tokens), len(e.offers))
+			d.t.Errorf("left: idle %v, %d inbound, %d peers, %d wait, %d tokens, %d offers", e.Idle(), e.in.live(), e.peers.live(), e.waitResult, len(e.tokens), e.deferrals.n)
 		}
 	}
 }
@@ -610,8 +610,8 @@ func TestDeferredPDCGone(t *testing.T) {
 		if e := d.a.events[len(d.a.events)-1]; e.Cause != Aborted || e.Unknown {
 			t.Errorf("ended with %v, unknown %v", e.Cause, e.Unknown)
 		}
-		if len(d.b.events) != 0 || len(d.b.offers) != 0 {
-			t.Errorf("%d events, %d offers", len(d.b.events), len(d.b.offers))
+		if len(d.b.events) != 0 || d.b.deferrals.n != 0 {
+			t.Errorf("%d events, %d offers", len(d.b.events), d.b.deferrals.n)
 		}
 		if offered && !d.b.CancelRecv(0, uint64(2)) {
 			t.Error("the receive did not go back")
@@ -690,8 +690,8 @@ func TestDeferredEnds(t *testing.T) {
 			do(d)
 			d.b.CancelRecv(0, uint64(2))
 			d.run()
-			if n := len(d.a.tokens) + len(d.b.offers) + d.a.numSends + d.b.numSends; n != 0 {
-				t.Errorf("%s, %s: %d tokens, %d offers, %d and %d sends", name, state, len(d.a.tokens), len(d.b.offers), d.a.numSends, d.b.numSends)
+			if n := len(d.a.tokens) + d.b.deferrals.n + d.a.numSends + d.b.numSends; n != 0 {
+				t.Errorf("%s, %s: %d tokens, %d offers, %d and %d sends", name, state, len(d.a.tokens), d.b.deferrals.n, d.a.numSends, d.b.numSends)
 			}
 			for _, ev := range d.b.events {
 				if ev.Kind == EvTRecv && ev.Cause == OK && ev.Context == uint64(2) {
@@ -722,8 +722,8 @@ func TestDeferredNotRestarted(t *testing.T) {
 			d.now += 20 * time.Second
 			d.b.Advance(d.now)
 		}
-		if len(d.b.offers) != 0 || d.b.Stats.Expired != 1 {
-			t.Fatalf("%d offers, %d expired", len(d.b.offers), d.b.Stats.Expired)
+		if d.b.deferrals.n != 0 || d.b.Stats.Expired != 1 {
+			t.Fatalf("%d offers, %d expired", d.b.deferrals.n, d.b.Stats.Expired)
 		}
 		d.run()
 		if ordered {
@@ -831,7 +831,7 @@ func TestDeferredHeadersAreBounded(t *testing.T) {
 		d.now += 100 * time.Microsecond
 		d.step(d.a)
 		d.step(d.b)
-		if n := d.b.kept + len(d.b.offers); n > 8 {
+		if n := d.b.kept + d.b.deferrals.n; n > 8 {
 			t.Fatalf("%d headers are kept", n)
 		}
 	}
@@ -859,8 +859,8 @@ func TestDeferredCancelledWhenAsked(t *testing.T) {
 		}
 		end(d)
 		d.run()
-		if len(d.b.offers) != 0 || len(d.b.events) != 0 || !d.b.CancelRecv(0, uint64(2)) {
-			t.Errorf("%d offers, %d events, or the receive did not go back", len(d.b.offers), len(d.b.events))
+		if d.b.deferrals.n != 0 || len(d.b.events) != 0 || !d.b.CancelRecv(0, uint64(2)) {
+			t.Errorf("%d offers, %d events, or the receive did not go back", d.b.deferrals.n, len(d.b.events))
 		}
 		d.drainOne()
 	}
@@ -891,7 +891,7 @@ func TestDeferredCancelledWhenAskedEarly(t *testing.T) {
 	if e := d.a.events[len(d.a.events)-1]; len(late) == 0 || e.Cause != Cancelled || e.Unknown {
 		t.Errorf("ended with %v, unknown %v; %d packets were late", e.Cause, e.Unknown, len(late))
 	}
-	if len(d.b.offers) != 0 || !d.b.CancelRecv(0, uint64(2)) {
+	if d.b.deferrals.n != 0 || !d.b.CancelRecv(0, uint64(2)) {
 		t.Error("the receive did not go back")
 	}
 }

@@ -111,8 +111,10 @@ type RecvView struct {
 func (s *SES) EachRecv(fn func(v *RecvView)) {
 	bound := map[int32]*inmsg{}
 	for i := range s.in.used {
-		if m := s.in.at(i); (m.state == inBound || m.state == inOffered && m.recv != none) && bound[m.recv] == nil {
-			bound[m.recv] = m
+		if m := s.in.at(i); m.state == inBound || m.state == inOffered {
+			if rv := s.more(m).recv; rv != none && bound[rv] == nil {
+				bound[rv] = m
+			}
 		}
 	}
 	var v RecvView
@@ -126,7 +128,7 @@ func (s *SES) EachRecv(fn func(v *RecvView)) {
 			Starved: r.space().starved && r.class != boundClass,
 		}
 		if m := bound[i]; m != nil {
-			v.Message, v.Got, v.Length, v.Began, v.PDC, v.Peer = true, m.got, m.length, m.began, m.pdc, m.peer
+			v.Message, v.Got, v.Length, v.Began, v.PDC, v.Peer = true, m.got, m.length, s.more(m).began, m.pdc, m.peer
 		}
 		fn(&v)
 	}

@@ -142,7 +142,7 @@ func (s *SES) Open(cfg EndpointConfig) (EndpointID, error) {
 	}
 	share := func(n int) int { return min(max(1<<bits.Len(uint(n/2)), 64), 1<<15) }
 	for i := range e.spaces {
-		e.spaces[i].init(e.id, i == 1, share(cfg.MaxRecvs), share(s.cfg.UnexpectedMsgs))
+		s.initSpace(&e.spaces[i], e.id, i == 1, share(cfg.MaxRecvs), share(s.cfg.UnexpectedMsgs))
 	}
 	switch {
 	case int(e.id) < len(s.endpoints):

@@ -94,7 +94,7 @@ func FuzzRequest(f *testing.F) {
 		}
 		s.CancelAll()
 		events()
-		if ended != posted || s.Recvs() != 0 || !s.Idle() || s.pulls.live()+len(s.byLent)+s.in.live()+s.peers.live()+s.store.used+s.store.reserved != 0 || s.NextTimeout() != 0 {
+		if ended != posted || s.Recvs() != 0 || !s.Idle() || s.pulls.live()+s.named.n+s.in.live()+s.peers.live()+s.store.used+s.store.reserved != 0 || s.NextTimeout() != 0 {
 			t.Fatalf("%d of %d receives ended; left: %d states, %d peers, %d chunks", ended, posted, s.in.live(), s.peers.live(), s.store.used)
 		}
 	})

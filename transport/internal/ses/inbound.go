@@ -22,37 +22,64 @@ const (
 )
 
 // An inmsg is an inbound message of several packets (S-RSM-01), or an unexpected one. It holds
-// no pointers.
+// no pointers, and no more than an unexpected one needs, of which there may be a million: the rest is in its
+// intake.
 type inmsg struct {
-	tag, data, bufOff uint64
-	pdc, peer, init   uint32
-	length, got       uint32        // bytes of the message, and bytes that arrived
-	edges             uint32        // sum of span over what arrived
-	end               uint64        // inDead: bytes that can come at most; inDeferred, inOffered: the restart token; or aPull + the place of its pull; of an atomic operation: its operands
-	base              uint64        // inBound: where it begins in the receive's memory; inWriting: the number of its region
-	began             time.Duration // when its first packet came
-	recv              int32         // inBound: its receive
-	user              int32         // its peer's place in SES.peers, or none
-	tab               int32         // payload in chunks: its place in SES.tabs, or none
-	block             uint32        // payload in one block, or noBlock
-	epoch             uint32        // sweep in which its last packet came
-	seen              progress
-	deadNext          int32 // inDead: the next younger dead message of the peer
-	serve             int32 // an operation that fetches: its place in SES.serves plus 1, else 0
-	msgID             uint16
-	ep                EndpointID
-	state             inState
-	opcode            wire.Opcode
-	rc                wire.RC // inDead: the answer to its packets
-	tagged            bool
-	som, hasData      bool
-	claimed           bool // reserved by a peek: not in the lists of its space
-	aside             bool // inOpen: set aside by setAside, not in the lists of its space
-	ordered           bool // it came by a ROD PDC
-	unproven          bool // inWriting: counted in SES.unproven
-	unheard           bool // inDead: no answer said so yet
-	quiet             bool // its first packet got the special response: the others get NULL
-	matchOnly         bool // inBound: its sender takes the answers for word of a match
+	tag, data       uint64
+	pdc, peer, init uint32
+	length, got     uint32 // bytes of the message, and bytes that arrived
+	token           uint32 // inDeferred, inOffered: the restart token; of a rendezvous send: the place of its pull, or noPull; of an atomic operation: the length of its operands
+	user            int32  // its peer's place in SES.peers, or none
+	room            uint32 // inOpen, inUnexpected: its block, or where it is longer than one its place in SES.tabs; or noBlock
+	intake          int32  // its place in SES.intakes, or none
+	msgID           uint16
+	ep              EndpointID
+	state           inState
+	opcode          wire.Opcode
+	tagged          bool
+	som, hasData    bool
+	claimed         bool // reserved by a peek: not in the lists of its space
+	aside           bool // inOpen: set aside by setAside, not in the lists of its space
+	ordered         bool // it came by a ROD PDC
+}
+
+// An intake is what an inbound message needs while it is no header or complete unexpected message. It holds
+// no pointers.
+type intake struct {
+	bufOff    uint64
+	base      uint64        // inBound: where it begins in the receive's memory; inWriting: the number of its region
+	began     time.Duration // when its first packet came
+	edges     uint32        // sum of span over what arrived
+	end       uint32        // inDead: bytes that can come at most
+	recv      int32         // inBound, inOffered: its receive, or none
+	epoch     uint32        // sweep in which its last packet came
+	deadNext  int32         // inDead: the next younger dead message of the peer
+	serve     int32         // an operation that fetches: its place in SES.serves plus 1, else 0
+	rc        wire.RC       // inDead: the answer to its packets
+	unproven  bool          // inWriting: counted in SES.unproven
+	unheard   bool          // inDead: no answer said so yet
+	quiet     bool          // its first packet got the special response: the others get NULL
+	matchOnly bool          // inBound: its sender takes the answers for word of a match
+	seen      progress
+}
+
+// more returns the intake of a message that has one.
+func (s *SES) more(m *inmsg) *intake { return s.intakes.at(m.intake) }
+
+// widen makes the intake of a message.
+func (s *SES) widen(m *inmsg) *intake {
+	m.intake = s.intakes.get()
+	p := s.intakes.at(m.intake)
+	*p = intake{recv: none, epoch: s.epoch}
+	return p
+}
+
+// narrow frees the intake of a message, if it has one.
+func (s *SES) narrow(m *inmsg) {
+	if m.intake != none {
+		s.intakes.put(m.intake)
+		m.intake = none
+	}
 }
 
 // A chunkTab lists the chunks of a message that is longer than a block. A chunk of which
@@ -96,7 +123,7 @@ func (s *SES) Incomplete(pdc uint32) bool {
 func (s *SES) part(r *wire.ReqStd, off uint32, data []byte) *Result {
 	i, m := s.findIn(s.src.PDC, r.MsgID)
 	if m == nil {
-		if len(s.offers) != 0 {
+		if s.deferrals.n != 0 {
 			if d := s.findDeferred(s.src.PDC, r.MsgID); d != nil && !d.isPull() {
 				return s.nothingNew() // a packet that left before its message could be deferred
 			}
@@ -108,14 +135,14 @@ func (s *SES) part(r *wire.ReqStd, off uint32, data []byte) *Result {
 			s.forget(i, m)
 			return s.begin(s.src, r, off, data)
 		}
-		rc := m.rc
+		rc := s.more(m).rc
 		s.count(i, m, r, uint32(len(data)))
 		return s.rejected(rc)
 	}
 	if s.differs(m, r, off, uint32(len(data))) || m.tagged && m.tag != r.Match {
 		return s.refuse(s.src, r, wire.RCOpViolation, 0)
 	}
-	quiet := m.quiet
+	quiet := s.more(m).quiet
 	s.put(i, m, r, off, data)
 	if quiet {
 		return s.nothingNew()
@@ -127,8 +154,8 @@ func (s *SES) part(r *wire.ReqStd, off uint32, data []byte) *Result {
 // are counted but the edges differ, some bytes came twice and others are missing.
 func (s *SES) differs(m *inmsg, r *wire.ReqStd, off, n uint32) bool {
 	got, length := uint64(m.got)+uint64(n), uint64(m.length)
-	return m.ep != s.to.id || m.opcode != r.Opcode || m.length != r.ReqLen || m.init != r.Initiator || m.bufOff != r.BufOff ||
-		r.Flags&wire.SESSOM != 0 && m.som || got >= length && (got > length || m.edges+s.span(off, n) != s.span(0, m.length))
+	return m.ep != s.to.id || m.opcode != r.Opcode || m.length != r.ReqLen || m.init != r.Initiator || s.more(m).bufOff != r.BufOff ||
+		r.Flags&wire.SESSOM != 0 && m.som || got >= length && (got > length || s.more(m).edges+s.span(off, n) != s.span(0, m.length))
 }
 
 // begin executes the first packet that arrives of a message of several packets, whichever
@@ -153,7 +180,7 @@ func (s *SES) begin(src Source, r *wire.ReqStd, off uint32, data []byte) *Result
 	if p != nil && s.cfg.RefuseTooLong && uint64(r.ReqLen) > p.size()-p.off {
 		s.putUser(u, pu)
 		s.refuseTooLong(rv, p, r, tag)
-		s.entomb(src, r, wire.RCTooLong, uint64(r.ReqLen), uint32(len(data)))
+		s.entomb(src, r, wire.RCTooLong, r.ReqLen, uint32(len(data)))
 		return s.rejected(wire.RCTooLong)
 	}
 	s.credit(pu, &src)
@@ -171,16 +198,17 @@ func (s *SES) begin(src Source, r *wire.ReqStd, off uint32, data []byte) *Result
 	i := s.in.get()
 	m := s.in.at(i)
 	*m = inmsg{
-		tag: tag, bufOff: r.BufOff, ep: s.to.id, pdc: src.PDC, peer: src.Peer, init: r.Initiator, length: r.ReqLen,
-		began: src.Now, recv: rv, user: u, tab: none, block: noBlock, msgID: r.MsgID, opcode: r.Opcode, tagged: tagged, ordered: src.Ordered,
-		matchOnly: s.matchOnly(r),
+		tag: tag, ep: s.to.id, pdc: src.PDC, peer: src.Peer, init: r.Initiator, length: r.ReqLen,
+		user: u, room: noBlock, msgID: r.MsgID, opcode: r.Opcode, tagged: tagged, ordered: src.Ordered,
 	}
+	in := s.widen(m)
+	in.bufOff, in.began, in.recv, in.matchOnly = r.BufOff, src.Now, rv, s.matchOnly(r)
 	pu.open++
 	s.open++
 	s.byPDC.add(i, s.hash(uint64(src.PDC), 1))
 	s.last = i
 	if rv == none {
-		m.state, m.quiet = inOpen, true
+		m.state, in.quiet = inOpen, true
 		s.charge(i, m, true)
 		s.put(i, m, r, off, data)
 		return s.special(wire.ListOverflow, r.ReqLen)
@@ -192,10 +220,10 @@ func (s *SES) begin(src Source, r *wire.ReqStd, off uint32, data []byte) *Result
 	room := p.size()
 	if p.multi {
 		room -= p.off
-		m.base = s.pack(rv, p, uint64(r.ReqLen))
+		in.base = s.pack(rv, p, uint64(r.ReqLen))
 	}
 	tooLong := uint64(r.ReqLen) > room
-	m.quiet = tooLong
+	in.quiet = tooLong
 	s.put(i, m, r, off, data)
 	if tooLong {
 		return s.special(wire.ListExpected, uint32(room))
@@ -230,7 +258,8 @@ func sent(src *Source, r *wire.ReqStd, off uint32, n int) bool {
 
 // put places the bytes of one packet, and completes the message if no byte is missing.
 func (s *SES) put(i int32, m *inmsg, r *wire.ReqStd, off uint32, data []byte) {
-	m.epoch = s.epoch
+	p := s.more(m)
+	p.epoch = s.epoch
 	if r.Flags&wire.SESSOM != 0 {
 		m.som = true
 		m.hasData = r.Flags&wire.SESHD != 0
@@ -239,10 +268,10 @@ func (s *SES) put(i int32, m *inmsg, r *wire.ReqStd, off uint32, data []byte) {
 		}
 	}
 	m.got += uint32(len(data))
-	m.edges += s.span(off, uint32(len(data)))
+	p.edges += s.span(off, uint32(len(data)))
 	switch m.state {
 	case inBound:
-		s.recvs.at(m.recv).place(m.base+uint64(off), data)
+		s.recvs.at(p.recv).place(p.base+uint64(off), data)
 	case inOpen:
 		s.keepBytes(m, off, data)
 	}
@@ -252,7 +281,7 @@ func (s *SES) put(i int32, m *inmsg, r *wire.ReqStd, off uint32, data []byte) {
 	s.close(i, m)
 	switch m.state {
 	case inBound:
-		s.deliver(m.recv, s.recvs.at(m.recv), m)
+		s.deliver(p.recv, s.recvs.at(p.recv), m, p.base)
 		s.freeIn(i, m)
 	case inGone:
 		s.freeIn(i, m)
@@ -262,6 +291,7 @@ func (s *SES) put(i int32, m *inmsg, r *wire.ReqStd, off uint32, data []byte) {
 	default:
 		s.partial -= chargeOf(int64(m.length))
 		m.state = inUnexpected
+		s.narrow(m)
 		s.completed(i, m)
 	}
 }
@@ -285,16 +315,17 @@ func (s *SES) close(i int32, m *inmsg) {
 	s.putUser(m.user, pu)
 }
 
-// deliver completes a receive whose message is all placed.
-func (s *SES) deliver(rv int32, r *recv, m *inmsg) {
-	placed := int(min(uint64(m.length), r.size()-m.base))
+// deliver completes a receive whose message is all placed, from base on.
+func (s *SES) deliver(rv int32, r *recv, m *inmsg, base uint64) {
+	placed := int(min(uint64(m.length), r.size()-base))
 	e := s.recvEvent(r, placed, m.tag, m.peer, m.init)
 	e.data(m.hasData, m.data)
 	s.arrived(e, int(m.length)-placed)
-	s.unbind(rv, r, e, m.base)
+	s.unbind(rv, r, e, base)
 }
 
 func (s *SES) freeIn(i int32, m *inmsg) {
+	s.narrow(m)
 	m.state = inFree
 	s.in.put(i)
 }
@@ -303,7 +334,7 @@ func (s *SES) freeIn(i int32, m *inmsg) {
 // It reports whether the message is remembered as dead.
 func (s *SES) fail(i int32, m *inmsg, c Cause, rc wire.RC) bool {
 	s.end(m, i, c, rc)
-	return s.bury(i, m, rc, uint64(m.length))
+	return s.bury(i, m, rc, m.length)
 }
 
 // end makes the error event of a message in progress that has a receive, or removes one that is
@@ -330,13 +361,14 @@ func (s *SES) end(m *inmsg, i int32, c Cause, rc wire.RC) {
 
 // failRecv ends the receive of a message in error.
 func (s *SES) failRecv(m *inmsg, c Cause, rc wire.RC) {
-	r := s.recvs.at(m.recv)
+	p := s.more(m)
+	r := s.recvs.at(p.recv)
 	e := s.recvEvent(r, 0, m.tag, m.peer, m.init)
 	e.data(m.hasData, m.data)
 	e.Cause, e.RC = c, rc
 	s.Stats.RecvErrors++
-	s.unbind(m.recv, r, e, m.base)
-	m.recv = none
+	s.unbind(p.recv, r, e, p.base)
+	p.recv = none
 }
 
 // PDCGone ends the incomplete messages of a PDC. A receive that matched one ends with an error
@@ -385,9 +417,9 @@ func (s *SES) sweepInbound() {
 			m := s.in.at(i)
 			next := s.byPDC.next(i)
 			switch {
-			case !s.expired(m.epoch):
+			case !s.expired(s.more(m).epoch):
 			case m.state == inDead:
-				if !m.unheard {
+				if !s.more(m).unheard {
 					s.forget(i, m)
 				}
 			default:

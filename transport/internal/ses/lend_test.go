@@ -245,7 +245,7 @@ func TestLendCancelled(t *testing.T) {
 				}
 				d.a.PDCGone(20, Closed)
 				d.run()
-				if len(d.b.offers) != 0 {
+				if d.b.deferrals.n != 0 {
 					t.Error("the target still waits for a receive")
 				}
 			}

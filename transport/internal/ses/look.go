@@ -116,7 +116,7 @@ func (s *SES) found(op *Op, m *inmsg) {
 	e := s.events.add()
 	n := int(m.length)
 	if m.opcode.HasAtomic() {
-		n = int(m.end)
+		n = int(m.token)
 	}
 	e.init(op.Endpoint, op.Kind, op.Context, op.Flags, nil, n, m.tag, PeerID(m.peer), m.init)
 	e.data(m.hasData, m.data)
@@ -126,7 +126,7 @@ func (s *SES) found(op *Op, m *inmsg) {
 // had matched it.
 func (s *SES) discard(i int32, m *inmsg) {
 	if m.state == inDeferred {
-		s.reserveFor(none, i, m)
+		s.reserveFor(none, i, m, 0)
 		return
 	}
 	complete := m.state == inUnexpected

@@ -46,16 +46,25 @@ type space struct {
 	ep      EndpointID // the endpoint of the space
 }
 
-func (sp *space) init(id EndpointID, tagged bool, recvs, msgs int) {
+func (s *SES) initSpace(sp *space, id EndpointID, tagged bool, recvs, msgs int) {
 	sp.ep = id
-	sp.exact.init(recvs)
-	sp.wild.init(1)
-	sp.order.init(1)
-	sp.bySource.init(msgs)
+	sp.exact.init(recvs, 1, func(i int32) uint32 {
+		r := s.recvs.at(i)
+		return s.recvHash(int(r.class), r.tag, r.peer, r.init)
+	})
+	sp.wild.init(1, 1, nil)
+	sp.order.init(1, 1, nil)
+	sp.bySource.init(msgs, 2, func(i int32) uint32 { return s.sourceHash(s.in.at(i)) })
 	if tagged {
-		sp.byTag.init(msgs)
+		sp.byTag.init(msgs, 2, func(i int32) uint32 { return s.tagHash(s.in.at(i).tag) })
 	}
 }
+
+// tagHash is the hash of a message, or a receive, in byTag.
+func (s *SES) tagHash(tag uint64) uint32 { return s.hash(tag, 0) }
+
+// sourceHash is the hash of a message in bySource.
+func (s *SES) sourceHash(m *inmsg) uint32 { return s.hash(m.tag, uint64(m.peer)) }
 
 // post puts a receive where messages find it.
 func (s *SES) post(sp *space, i int32, r *recv) {
@@ -228,7 +237,7 @@ func (s *SES) findUnexpected(sp *space, r *recv) int32 {
 	case r.peer != 0:
 		x, h = &sp.bySource, s.hash(r.tag, uint64(r.peer))
 	case r.tagged:
-		x, h = &sp.byTag, s.hash(r.tag, 0)
+		x, h = &sp.byTag, s.tagHash(r.tag)
 	}
 	for k := x.first(h); k != none; k = x.next(k) {
 		m := s.in.at(k)

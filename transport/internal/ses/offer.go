@@ -18,28 +18,58 @@ import (
 // source has no such message any more, its receive goes back to its place in the order.
 
 // An offerKey names a deferred message: its peer, and the restart token that the peer gave it. Our
-// token for it is the same (S-DEF-06). Rendezvous sends have tokens of their own (aPull).
+// token for it is the same (S-DEF-06).
 type offerKey struct {
-	peer  uint32
-	token uint64
+	peer, token uint32
+	pull        bool // a rendezvous send: token is the place of its pull
 }
+
+func (m *inmsg) offerKey() offerKey { return offerKey{m.peer, m.token, m.isPull()} }
 
 // offering holds the messages of peers that were deferred and have not come again.
 type offering struct {
-	offers    map[offerKey]int32 // their places in incoming.in
-	deferrals index              // the same, by PDC and message id
-	token     uint32             // the restart token of the request being executed, 0: it is not deferrable
-	unasked   []offerKey         // those with a receive whose RTR has found no place among the sends
+	deferrals index      // their places in incoming.in, by PDC and message id
+	named     index      // the same, by peer and restart token, or by the key of the memory that is offered
+	token     uint32     // the restart token of the request being executed, 0: it is not deferrable
+	unasked   []offerKey // those with a receive whose RTR has found no place among the sends
 }
 
-func (s *SES) deferralHash(pdc uint32, id uint16) uint32 {
+// mostNamed bounds the buckets of deferrals and of named.
+const mostNamed = 1 << 15
+
+func (s *SES) pdcHash(pdc uint32, id uint16) uint32 {
 	return s.hash(uint64(pdc)<<16|uint64(id), 5)
+}
+
+func (s *SES) deferralHash(m *inmsg) uint32 { return s.pdcHash(m.pdc, m.msgID) }
+
+func (s *SES) tokenHash(peer, token uint32) uint32 { return s.hash(uint64(token), 1<<32|uint64(peer)) }
+
+// nameHash is the hash of a message in named.
+func (s *SES) nameHash(m *inmsg) uint32 {
+	if m.isPull() {
+		return s.lentHash(lentKey{m.peer, s.pullOf(m).key})
+	}
+	return s.tokenHash(m.peer, m.token)
+}
+
+// offerOf returns the place of the deferred message of a peer that has a restart token, or none.
+func (s *SES) offerOf(peer, token uint32) int32 {
+	if s.named.n == 0 {
+		return none
+	}
+	for i := s.named.first(s.tokenHash(peer, token)); i != none; i = s.named.next(i) {
+		if m := s.in.at(i); m.token == token && m.peer == peer && !m.isPull() {
+			return i
+		}
+	}
+	return none
 }
 
 // findDeferred returns the deferred message of which a packet of its first attempt came, nil if
 // there is none.
 func (s *SES) findDeferred(pdc uint32, id uint16) *inmsg {
-	for i := s.deferrals.first(s.deferralHash(pdc, id)); i != none; i = s.deferrals.next(i) {
+	for i := s.deferrals.first(s.pdcHash(pdc, id)); i != none; i = s.deferrals.next(i) {
 		if m := s.in.at(i); m.pdc == pdc && m.msgID == id {
 			return m
 		}
@@ -49,7 +79,7 @@ func (s *SES) findDeferred(pdc uint32, id uint16) *inmsg {
 
 // eachDeferral calls do for each deferred message. do may forget that message, and no other.
 func (s *SES) eachDeferral(do func(i int32, m *inmsg)) {
-	if len(s.offers) == 0 {
+	if s.deferrals.n == 0 {
 		return
 	}
 	for b := range s.deferrals.buckets {
@@ -123,8 +153,11 @@ func (s *SES) recheckOffer(r *wire.ReqStd, own, ours uint32) *Result {
 		return s.rejected(wire.RCUndeliverable)
 	}
 	s.deferrals.remove(i)
-	m.pdc, m.msgID, m.epoch = s.src.PDC, r.MsgID, s.epoch
-	s.deferrals.add(i, s.deferralHash(m.pdc, m.msgID))
+	m.pdc, m.msgID = s.src.PDC, r.MsgID
+	if m.intake != none {
+		s.more(m).epoch = s.epoch
+	}
+	s.deferrals.add(i, s.deferralHash(m))
 	return s.special(wire.ListOverflow, 0)
 }
 
@@ -132,8 +165,7 @@ func (s *SES) recheckOffer(r *wire.ReqStd, own, ours uint32) *Result {
 // is too much.
 func (s *SES) keepHeader(r *wire.ReqStd, tag uint64) *Result {
 	src := &s.src
-	key := offerKey{src.Peer, uint64(s.token)}
-	if i, ok := s.offers[key]; ok && !src.Later {
+	if i := s.offerOf(src.Peer, s.token); i != none && !src.Later {
 		// Tokens are unique among the sends of a peer, so the other message is of a former life. Its
 		// receive may be for this one when it comes again.
 		s.withdrawOffer(i, s.in.at(i))
@@ -149,18 +181,15 @@ func (s *SES) keepHeader(r *wire.ReqStd, tag uint64) *Result {
 	i := s.in.get()
 	m := s.in.at(i)
 	*m = inmsg{
-		tag: tag, ep: s.to.id, pdc: src.PDC, peer: src.Peer, init: r.Initiator, length: r.ReqLen, end: uint64(s.token), recv: none, user: u, tab: none,
-		block: noBlock, epoch: s.epoch, msgID: r.MsgID, state: inDeferred, opcode: r.Opcode, tagged: r.Opcode == wire.OpTaggedSend, ordered: src.Ordered,
+		tag: tag, ep: s.to.id, pdc: src.PDC, peer: src.Peer, init: r.Initiator, length: r.ReqLen, token: s.token, user: u,
+		room: noBlock, intake: none, msgID: r.MsgID, state: inDeferred, opcode: r.Opcode, tagged: r.Opcode == wire.OpTaggedSend, ordered: src.Ordered,
 	}
 	if r.Flags&wire.SESSOM != 0 {
 		m.som, m.hasData, m.data = true, r.Flags&wire.SESHD != 0, r.HeaderData
 	}
-	if s.offers == nil {
-		s.offers = map[offerKey]int32{}
-	}
-	s.offers[key] = i
 	s.countKept(pu, 1, 0)
-	s.deferrals.add(i, s.deferralHash(src.PDC, r.MsgID))
+	s.deferrals.add(i, s.deferralHash(m))
+	s.named.add(i, s.nameHash(m))
 	s.list(i, m)
 	s.contend()
 	s.Stats.Unexpected++
@@ -168,20 +197,36 @@ func (s *SES) keepHeader(r *wire.ReqStd, tag uint64) *Result {
 	return s.special(wire.ListOverflow, 0) // S-DEF-03
 }
 
-// reserveFor reserves a receive, or none, for a deferred message, and asks for the message.
-func (s *SES) reserveFor(rv, i int32, m *inmsg) {
+// reserveFor reserves a receive, or none, for a deferred message, and asks for the message. It goes to the
+// memory of the receive from base on.
+func (s *SES) reserveFor(rv, i int32, m *inmsg, base uint64) {
 	if !m.claimed {
 		s.unlist(i, m)
 	}
 	m.claimed = false
-	m.state, m.recv, m.epoch, m.began = inOffered, rv, s.epoch, s.now
-	s.askRestart(offerKey{m.peer, m.end})
+	m.state = inOffered
+	s.narrow(m)
+	p := s.widen(m)
+	p.recv, p.base, p.began = rv, base, s.now
+	s.askRestart(m.offerKey())
+}
+
+// offered returns the place of the message of an offer, or none.
+func (s *SES) offered(key offerKey) int32 {
+	if !key.pull {
+		return s.offerOf(key.peer, key.token)
+	}
+	i := s.pulls.at(int32(key.token)).in
+	if m := s.in.at(i); m.state == inOffered && m.offerKey() == key {
+		return i
+	}
+	return none
 }
 
 // askRestart sends an RTR, or begins to read a rendezvous send. If there is no place for it among the sends, Advance tries again.
 func (s *SES) askRestart(key offerKey) {
-	i, ok := s.offers[key]
-	if !ok {
+	i := s.offered(key)
+	if i == none {
 		return // the message has ended
 	}
 	in := s.in.at(i)
@@ -247,21 +292,21 @@ func (s *SES) turnAway(e *endpoint) {
 func (s *SES) rtr(by *endpoint, in *inmsg, job uint32) {
 	m := s.notice(by, in.peer)
 	m.hdr = wire.ReqStd{Opcode: wire.OpDeferrableRTR, MsgID: m.hdr.MsgID, JobID: job, Initiator: in.init} // S-DEF-05
-	m.hdr.SetRTRTokens(uint32(in.end), uint32(in.end))
+	m.hdr.SetRTRTokens(in.token, in.token)
 }
 
 // askProven asks a peer, which has turned out to be no forgery, for what is reserved for it.
 func (s *SES) askProven(peer uint32) {
 	s.eachDeferral(func(_ int32, m *inmsg) {
 		if m.state == inOffered && m.peer == peer {
-			s.unasked = append(s.unasked, offerKey{peer, m.end})
+			s.unasked = append(s.unasked, m.offerKey())
 		}
 	})
 }
 
 // mayRelieveOffers reports whether a receive may be reserved for a source that may be forged.
 func (s *SES) mayRelieveOffers() bool {
-	return len(s.offers) != 0 && (s.unproven.kept != 0 || s.pulls.live() != 0)
+	return s.deferrals.n != 0 && (s.unproven.kept != 0 || s.pulls.live() != 0)
 }
 
 // relieveOffers takes back the receives that are reserved for sources that may be forged, while a message of
@@ -273,10 +318,14 @@ func (s *SES) relieveOffers(now time.Duration) {
 	}
 	look := relieveLook
 	s.eachDeferral(func(i int32, m *inmsg) {
-		if m.state != inOffered || m.recv == none || now-m.began < slowAfter || !s.peers.at(m.user).unproven {
+		if m.state != inOffered || !s.peers.at(m.user).unproven {
 			return
 		}
-		r := s.recvs.at(m.recv)
+		p := s.more(m)
+		if p.recv == none || now-p.began < slowAfter {
+			return
+		}
+		r := s.recvs.at(p.recv)
 		if r.fixed || r.multi {
 			return
 		}
@@ -317,7 +366,8 @@ func (s *SES) putBack(i int32, m *inmsg) bool {
 		s.countKept(pu, 1, 0)
 	}
 	s.Stats.TakenBack++
-	m.recv, m.state, m.base, p.from = none, inDeferred, 0, 0 // what came of it was placed in the receive
+	m.state = inDeferred // what came of it was placed in the receive
+	s.keepEpoch(m)
 	s.list(i, m)
 	return true
 }
@@ -330,8 +380,8 @@ func (s *SES) sweepDeferrals() {
 		switch {
 		case m.isPull() && (m.state == inDeferred || s.pullOf(m).read != 0):
 			// Whether it can still be read shows when it is. A read has an end of its own.
-		case m.state == inOffered && s.expired(max(m.epoch, s.peers.at(m.user).restarted)),
-			m.state == inDeferred && m.pdc == noPDC && s.expired(m.epoch):
+		case m.state == inOffered && s.expired(max(s.more(m).epoch, s.peers.at(m.user).restarted)),
+			m.state == inDeferred && m.pdc == noPDC && s.expired(s.more(m).epoch):
 			s.Stats.Expired++
 			s.withdrawOffer(i, m)
 		}
@@ -371,8 +421,9 @@ func (s *SES) endNotice(m *send) {
 	if m.cause == OK || op != wire.OpDeferrableRTR || s.closed || s.ended {
 		return
 	}
-	key := offerKey{m.peer, uint64(token)}
-	i, ok := s.offers[key]
+	key := offerKey{peer: m.peer, token: token}
+	i := s.offerOf(m.peer, token)
+	ok := i != none
 	switch {
 	case !ok && m.cause == Aborted && token != 0 && m.tries < maxTransient && !m.ep.closed && s.numSends < maxSends: // it was that of turnAway
 		n := s.notice(m.ep, m.peer)
@@ -404,8 +455,8 @@ func (s *SES) restarted(r *wire.ReqStd, own, ours uint32) (int32, *inmsg) {
 
 // deferral returns the deferred message of which the packet with these tokens is, nil if there is none.
 func (s *SES) deferral(r *wire.ReqStd, own, ours uint32) (int32, *inmsg) {
-	i, ok := s.offers[offerKey{s.src.Peer, uint64(own)}]
-	if !ok || own != ours {
+	i := s.offerOf(s.src.Peer, own)
+	if i == none || own != ours {
 		return none, nil
 	}
 	m := s.in.at(i)
@@ -419,21 +470,23 @@ func (s *SES) deferral(r *wire.ReqStd, own, ours uint32) (int32, *inmsg) {
 // message with a receive from now on.
 func (s *SES) resume(i int32, m *inmsg, r *wire.ReqStd, off uint32, data []byte) *Result {
 	pu := s.unoffer(i, m)
-	m.pdc, m.msgID, m.end, m.began, m.som, m.hasData = s.src.PDC, r.MsgID, 0, s.src.Now, false, false
+	m.pdc, m.msgID, m.token, m.som, m.hasData = s.src.PDC, r.MsgID, 0, false, false
+	p := s.more(m)
+	p.began = s.src.Now
 	pu.open++
 	pu.restarted = s.epoch
 	s.open++
 	s.byPDC.add(i, s.hash(uint64(m.pdc), 1))
 	s.last = i
-	if m.recv == none {
+	if p.recv == none {
 		m.state = inGone
 		s.put(i, m, r, off, data)
 		return s.done(r.ReqLen)
 	}
-	m.state, m.matchOnly = inBound, r.Flags&wire.SESDC != 0
-	room := s.recvs.at(m.recv).size() - m.base
-	m.quiet = uint64(m.length) > room
-	tooLong := m.quiet
+	m.state, p.matchOnly = inBound, r.Flags&wire.SESDC != 0
+	room := s.recvs.at(p.recv).size() - p.base
+	tooLong := uint64(m.length) > room
+	p.quiet = tooLong
 	s.put(i, m, r, off, data)
 	if tooLong {
 		return s.special(wire.ListExpected, uint32(room))
@@ -443,7 +496,7 @@ func (s *SES) resume(i int32, m *inmsg, r *wire.ReqStd, off uint32, data []byte)
 
 // unoffer takes a message from those that wait for their restart, or are read.
 func (s *SES) unoffer(i int32, m *inmsg) *peerUse {
-	delete(s.offers, offerKey{m.peer, m.end})
+	s.named.remove(i)
 	s.deferrals.remove(i)
 	pu := s.peers.at(m.user)
 	if !m.isPull() || !s.pullOf(m).matched {
@@ -483,10 +536,18 @@ func (s *SES) dropDeferral(i int32, m *inmsg, c Cause) {
 	case c == Closed || m.isPull() && s.pullOf(m).read != 0: // the read has a PDC of its own
 		m.pdc = noPDC // it stays where it is among deferrals, and is found there by no packet
 		if m.state == inDeferred {
-			m.epoch = s.epoch
+			s.keepEpoch(m)
 		}
 	default:
 		s.withdrawOffer(i, m)
+	}
+}
+
+// keepEpoch notes the time of a deferred message without a receive, if no PDC stands for it: the sweep gives it up.
+func (s *SES) keepEpoch(m *inmsg) {
+	s.narrow(m)
+	if m.pdc == noPDC {
+		s.widen(m)
 	}
 }
 
@@ -496,14 +557,15 @@ const noPDC = 1<<32 - 1
 // withdrawOffer forgets a deferred message that will not come. Its receive goes back to its place in
 // the order, unless something else is in the same buffer, or the application has claimed the message.
 func (s *SES) withdrawOffer(i int32, m *inmsg) {
-	rv, c := m.recv, PeerError
+	c := PeerError
 	if m.state == inDeferred && m.claimed {
 		s.loseClaim(i, c, wire.RCUndeliverable)
 	}
-	if m.state == inDeferred || rv == none {
+	if m.state == inDeferred || s.more(m).recv == none {
 		s.dropOffer(i, m)
 		return
 	}
+	rv := s.more(m).recv
 	r := s.recvs.at(rv)
 	if r.fixed || r.multi {
 		s.endOffer(i, m, c, wire.RCUndeliverable)
@@ -511,7 +573,7 @@ func (s *SES) withdrawOffer(i int32, m *inmsg) {
 	}
 	s.Stats.TakenBack++
 	s.Stats.Withdrawn++
-	m.recv = none
+	s.more(m).recv = none
 	s.dropOffer(i, m)
 	sp := r.space()
 	// An ordered message may get it though one before it got a younger one: the receive was not there
@@ -528,7 +590,7 @@ func (s *SES) endOffer(i int32, m *inmsg, c Cause, rc wire.RC) {
 	if m.state == inDeferred && m.claimed {
 		s.loseClaim(i, c, rc)
 	}
-	if m.state == inOffered && m.recv != none {
+	if m.state == inOffered && s.more(m).recv != none {
 		s.failRecv(m, c, rc)
 	}
 	s.dropOffer(i, m)

@@ -19,21 +19,35 @@ import "github.com/uetkit/uetkit/transport/wire"
 // What does not fit into its receive, and a message that is discarded, is read all the same: the send
 // ends when all of it was fetched (S-RDV-05).
 
-// A pull is what a rendezvous send needs at its target beside its inmsg, whose end names it.
+// A pull is what a rendezvous send needs at its target beside its inmsg, whose token names it.
 type pull struct {
-	in      int32           // its place in incoming.in
-	ext     wire.Rendezvous // valid if known
-	job     uint32
-	from    uint32 // the first byte to be read
-	read    Handle // the send that reads, 0: none
-	known   bool   // its first packet by offset came
-	matched bool   // it had a receive when it came: it counts in peerUse.pulls, not as a kept message
-	tries   uint8  // reads that failed and were begun anew
+	key, off uint64 // of the memory that is offered
+	pid, ri  uint16 // where it is
+	eager    uint32 // length of the eager part; valid if known, as the above
+	job      uint32
+	in       int32  // its place in incoming.in
+	read     Handle // the send that reads, 0: none
+	gen      uint8
+	known    bool  // its first packet by offset came
+	matched  bool  // it had a receive when it came: it counts in peerUse.pulls, not as a kept message
+	tries    uint8 // reads that failed and were begun anew
 }
 
-// aPull in the token of an offer says that it is a rendezvous send; the rest is its place in pulling.pulls.
-// Restart tokens have 32 bits.
-const aPull = 1 << 32
+// noPull is the token of a rendezvous send that has no pull any more.
+const noPull = 1<<32 - 1
+
+// announce notes what the first packet of a message says of the memory that is offered.
+func (p *pull) announce(x wire.Rendezvous) {
+	p.key, p.off, p.pid, p.ri, p.gen, p.eager = x.ReadMatch, x.ReadOff, x.ReadPIDonFEP, x.ReadRI, x.ReadGen, x.EagerLen
+}
+
+// from is the first byte to be read: of a message that had a receive when it came the eager part was placed.
+func (p *pull) from() uint32 {
+	if p.matched {
+		return p.eager
+	}
+	return 0
+}
 
 // A lentKey names memory of a peer that it offers for one message.
 type lentKey struct {
@@ -43,8 +57,7 @@ type lentKey struct {
 
 // pulling holds the rendezvous sends of peers.
 type pulling struct {
-	pulls  table[pull]
-	byLent map[lentKey]int32 // the latest that names the memory
+	pulls table[pull]
 	// had and hadOld are those of which all came lately: their initiators may lack the ACK that says so, and ask.
 	had, hadOld map[lentKey]struct{}
 }
@@ -80,10 +93,10 @@ func ordinary(op wire.Opcode) wire.Opcode {
 }
 
 // isPull reports whether a message that was offered is a rendezvous send.
-func (m *inmsg) isPull() bool { return m.end >= aPull && rendezvous(m.opcode) }
+func (m *inmsg) isPull() bool { return rendezvous(m.opcode) && m.token != noPull }
 
 // pullOf returns the pull of a rendezvous send.
-func (s *SES) pullOf(m *inmsg) *pull { return s.pulls.at(int32(uint32(m.end))) }
+func (s *SES) pullOf(m *inmsg) *pull { return s.pulls.at(int32(m.token)) }
 
 // rendezvousRequest executes one packet of a rendezvous send. data is what follows the standard header.
 func (s *SES) rendezvousRequest(r *wire.ReqStd, data []byte) *Result {
@@ -131,15 +144,16 @@ func (s *SES) rendezvousRequest(r *wire.ReqStd, data []byte) *Result {
 		}
 		return s.beginPull(r, ext, som, uint32(off), data)
 	case m.state == inDead:
-		rc := m.rc
+		rc := s.more(m).rc
 		s.count(i, m, r, uint32(n))
 		return s.rejected(rc)
 	case s.eagerDiffers(m, r, som, uint32(off), uint32(n)) || m.tagged && m.tag != r.Match:
 		return s.refuse(s.src, r, wire.RCOpViolation, 0)
 	}
-	quiet := m.quiet
+	quiet := s.more(m).quiet
 	if p := s.pullOf(m); som {
-		p.ext, p.known = ext, true
+		p.announce(ext)
+		p.known = true
 	}
 	if s.eager(i, m, r, uint32(off), data); quiet {
 		return s.nothingNew()
@@ -159,7 +173,7 @@ func (s *SES) allEager(r *wire.ReqStd, off uint32, data []byte) *Result {
 // afterHeader answers a packet with n bytes of a message of which only the header was kept. If its id means
 // another message by now the header is forgotten, and afterHeader returns nil.
 func (s *SES) afterHeader(r *wire.ReqStd, n uint32) *Result {
-	if len(s.offers) == 0 {
+	if s.deferrals.n == 0 {
 		return nil
 	}
 	m := s.findDeferred(s.src.PDC, r.MsgID)
@@ -179,23 +193,25 @@ func (s *SES) afterHeader(r *wire.ReqStd, n uint32) *Result {
 // eagerDiffers reports whether a packet with n bytes contradicts the message (S-RSM-05).
 func (s *SES) eagerDiffers(m *inmsg, r *wire.ReqStd, som bool, off, n uint32) bool {
 	got := uint64(m.got) + uint64(n)
-	if m.ep != s.to.id || m.opcode != r.Opcode || m.length != r.ReqLen || m.init != r.Initiator || m.bufOff != r.BufOff || som && m.som || got > uint64(m.length) {
+	if m.ep != s.to.id || m.opcode != r.Opcode || m.length != r.ReqLen || m.init != r.Initiator || s.more(m).bufOff != r.BufOff || som && m.som || got > uint64(m.length) {
 		return true
 	}
 	p := s.pullOf(m)
-	all := p.ext.EagerLen
+	all := p.eager
 	if !p.known {
 		return false // of the first packet itself its extension was checked; what came before it, when it comes
 	}
-	return uint64(off)+uint64(n) > uint64(all) || got > uint64(all) || got == uint64(all) && m.edges+s.span(off, n) != s.span(0, all)
+	return uint64(off)+uint64(n) > uint64(all) || got > uint64(all) || got == uint64(all) && s.more(m).edges+s.span(off, n) != s.span(0, all)
 }
 
 // awaitEager keeps what is needed to know the packets of an announced message that come after it has ended: the
 // first that comes would begin it once more.
 func (s *SES) awaitEager(i int32, m *inmsg) {
-	all := s.pullOf(m).ext.EagerLen
+	all := s.pullOf(m).eager
 	pu := s.unoffer(i, m)
-	m.state, m.recv, m.end, m.epoch = inGone, none, uint64(all), s.epoch
+	m.state = inGone
+	p := s.more(m)
+	p.recv, p.end, p.epoch = none, all, s.epoch
 	s.byPDC.add(i, s.hash(uint64(m.pdc), 1))
 	s.open++
 	pu.open++
@@ -205,7 +221,7 @@ func (s *SES) awaitEager(i int32, m *inmsg) {
 // another message with the same id: then what was kept is forgotten.
 func (s *SES) lateEager(i int32, m *inmsg, r *wire.ReqStd, n uint32) bool {
 	same := m.opcode == r.Opcode && m.length == r.ReqLen && m.init == r.Initiator && (!m.tagged || m.tag == r.Match) && r.Flags&wire.SESSOM == 0
-	if m.got += n; !same || uint64(m.got) >= m.end {
+	if m.got += n; !same || m.got >= s.more(m).end {
 		s.close(i, m)
 		s.freeIn(i, m)
 	}
@@ -236,7 +252,7 @@ func (s *SES) beginPull(r *wire.ReqStd, ext wire.Rendezvous, known bool, off uin
 		s.putUser(u, pu)
 		s.refuseTooLong(rv, q, r, tag)
 		if several {
-			s.entomb(*src, r, wire.RCTooLong, uint64(r.ReqLen), uint32(len(data)))
+			s.entomb(*src, r, wire.RCTooLong, r.ReqLen, uint32(len(data)))
 		}
 		return s.rejected(wire.RCTooLong)
 	}
@@ -263,7 +279,9 @@ func (s *SES) beginPull(r *wire.ReqStd, ext wire.Rendezvous, known bool, off uin
 	}
 	i, m, p := s.newPull(r, ext, u, tag)
 	p.known, p.matched = known, true
-	m.state, m.recv = inBound, rv
+	m.state = inBound
+	in := s.widen(m)
+	in.bufOff, in.began, in.recv = r.BufOff, src.Now, rv
 	pu.pulls++
 	pu.open++
 	s.open++
@@ -275,10 +293,10 @@ func (s *SES) beginPull(r *wire.ReqStd, ext wire.Rendezvous, known bool, off uin
 	room := q.size()
 	if q.multi {
 		room -= q.off
-		m.base = s.pack(rv, q, uint64(r.ReqLen))
+		in.base = s.pack(rv, q, uint64(r.ReqLen))
 	}
 	tooLong := uint64(r.ReqLen) > room
-	m.quiet = tooLong || src.Unproven
+	in.quiet = tooLong || src.Unproven
 	s.eager(i, m, r, off, data)
 	switch {
 	case tooLong:
@@ -294,10 +312,11 @@ func (s *SES) newPull(r *wire.ReqStd, ext wire.Rendezvous, u int32, tag uint64) 
 	src := &s.src
 	i, k := s.in.get(), s.pulls.get()
 	m, p := s.in.at(i), s.pulls.at(k)
-	*p = pull{in: i, ext: ext, job: r.JobID, known: true}
+	*p = pull{in: i, job: r.JobID, known: true}
+	p.announce(ext)
 	*m = inmsg{
-		tag: tag, bufOff: r.BufOff, ep: s.to.id, pdc: src.PDC, peer: src.Peer, init: r.Initiator, length: r.ReqLen, end: aPull | uint64(uint32(k)),
-		began: src.Now, recv: none, user: u, tab: none, block: noBlock, epoch: s.epoch, msgID: r.MsgID, opcode: r.Opcode,
+		tag: tag, ep: s.to.id, pdc: src.PDC, peer: src.Peer, init: r.Initiator, length: r.ReqLen, token: uint32(k),
+		user: u, room: noBlock, intake: none, msgID: r.MsgID, opcode: r.Opcode,
 		tagged: r.Opcode == wire.OpRendezvousTSend, ordered: src.Ordered,
 	}
 	return i, m, p
@@ -307,33 +326,24 @@ func (s *SES) newPull(r *wire.ReqStd, ext wire.Rendezvous, u int32, tag uint64) 
 func (s *SES) freePull(m *inmsg) {
 	p := s.pullOf(m)
 	s.stopRead(p)
-	if key := (lentKey{m.peer, p.ext.ReadMatch}); s.byLent[key] == int32(uint32(m.end)) {
-		delete(s.byLent, key)
-	}
 	if p.matched {
 		s.peers.at(m.user).pulls--
 	}
-	s.pulls.put(int32(uint32(m.end)))
-	m.end = 0
+	s.pulls.put(int32(m.token))
+	m.token = noPull
 }
 
 // offer puts a rendezvous send among the offers.
 func (s *SES) offer(i int32, m *inmsg) {
-	if s.offers == nil {
-		s.offers = map[offerKey]int32{}
-	}
-	if s.byLent == nil {
-		s.byLent = map[lentKey]int32{}
-	}
-	s.offers[offerKey{m.peer, m.end}] = i
-	s.byLent[lentKey{m.peer, s.pullOf(m).ext.ReadMatch}] = int32(uint32(m.end))
-	s.deferrals.add(i, s.deferralHash(m.pdc, m.msgID))
+	s.deferrals.add(i, s.deferralHash(m))
+	s.named.push(i, s.nameHash(m)) // the latest that names the memory is found first
 }
 
 // eager places the bytes of one packet of a rendezvous send, and goes on if no byte of the eager part is
 // missing.
 func (s *SES) eager(i int32, m *inmsg, r *wire.ReqStd, off uint32, data []byte) {
-	m.epoch = s.epoch
+	in := s.more(m)
+	in.epoch = s.epoch
 	if r.Flags&wire.SESSOM != 0 {
 		m.som = true
 		if m.hasData = r.Flags&wire.SESHD != 0; m.hasData {
@@ -341,26 +351,25 @@ func (s *SES) eager(i int32, m *inmsg, r *wire.ReqStd, off uint32, data []byte) 
 		}
 	}
 	m.got += uint32(len(data))
-	m.edges += s.span(off, uint32(len(data)))
-	s.recvs.at(m.recv).place(m.base+uint64(off), data)
+	in.edges += s.span(off, uint32(len(data)))
+	s.recvs.at(in.recv).place(in.base+uint64(off), data)
 	p := s.pullOf(m)
-	switch all := p.ext.EagerLen; {
+	switch all := p.eager; {
 	case !p.known || m.got < all:
 		return
-	case m.got > all || m.edges != s.span(0, all): // what came before the first packet does not fit to it
+	case m.got > all || in.edges != s.span(0, all): // what came before the first packet does not fit to it
 		s.fail(i, m, PeerError, wire.RCOpViolation)
 		return
 	}
 	s.close(i, m)
 	if m.got == m.length {
-		rv := m.recv
-		s.deliver(rv, s.recvs.at(rv), m)
+		s.deliver(in.recv, s.recvs.at(in.recv), m, in.base)
 		s.endPull(i, m)
 		return
 	}
-	m.state, p.from, m.began = inOffered, m.got, s.now
+	m.state, in.began = inOffered, s.now
 	s.offer(i, m)
-	s.askRestart(offerKey{m.peer, m.end})
+	s.askRestart(m.offerKey())
 }
 
 // endPull frees a rendezvous send that is no offer.
@@ -374,15 +383,15 @@ func (s *SES) endPull(i int32, m *inmsg) {
 // discarded. There is a place among the sends.
 func (s *SES) pullRest(in *inmsg) {
 	p := s.pullOf(in)
-	e := s.endpoints[in.ep]
+	from, e := p.from(), s.endpoints[in.ep]
 	m := s.notice(e, in.peer)
 	m.hdr = wire.ReqStd{ // S-RDV-02, S-RDV-03
-		Opcode: wire.OpRead, MsgID: m.hdr.MsgID, JobID: p.job, PIDonFEP: p.ext.ReadPIDonFEP, RI: p.ext.ReadRI, Gen: p.ext.ReadGen,
-		Match: p.ext.ReadMatch, BufOff: p.ext.ReadOff + uint64(p.from), Initiator: e.Initiator, ReqLen: in.length - p.from,
+		Opcode: wire.OpRead, MsgID: m.hdr.MsgID, JobID: p.job, PIDonFEP: p.pid, RI: p.ri, Gen: p.gen,
+		Match: p.key, BufOff: p.off + uint64(from), Initiator: e.Initiator, ReqLen: in.length - from,
 	}
-	m.flags = in.end
-	if in.recv != none {
-		s.readTo(m, s.recvs.at(in.recv), in.base+uint64(p.from), in.base+uint64(in.length))
+	m.flags = uint64(in.token)
+	if w := s.more(in); w.recv != none {
+		s.readTo(m, s.recvs.at(w.recv), w.base+uint64(from), w.base+uint64(in.length))
 	}
 	s.readInto(m, nil)
 	p.read = handleOf(m.self, m)
@@ -450,12 +459,12 @@ func (s *SES) pulled(m *send) {
 	}
 	i := p.in
 	in := s.in.at(i)
-	if in.recv != none {
-		s.deliver(in.recv, s.recvs.at(in.recv), in)
+	if w := s.more(in); w.recv != none {
+		s.deliver(w.recv, s.recvs.at(w.recv), in, w.base)
 	}
 	s.hasHad(lentKey{in.peer, m.hdr.Match})
 	s.Stats.Pulled++
-	if in.pdc != noPDC && in.got < p.ext.EagerLen {
+	if in.pdc != noPDC && in.got < p.eager {
 		s.awaitEager(i, in)
 		return
 	}
@@ -487,7 +496,7 @@ func (s *SES) pullEnded(m *send) {
 	case (m.cause == Aborted || m.cause == TooBig || m.cause == NoResource) && p.tries < maxTransient:
 		// Its PDC has ended, not its initiator. If that has forgotten the send it says so now.
 		p.tries++
-		s.askRestart(offerKey{in.peer, in.end})
+		s.askRestart(in.offerKey())
 	case m.read.got == 0:
 		s.withdrawOffer(i, in)
 	case m.cause == Rejected:
@@ -507,14 +516,20 @@ func (s *SES) loseOffer(i int32, m *inmsg) {
 	s.withdrawOffer(i, m)
 }
 
+func (s *SES) lentHash(name lentKey) uint32 { return s.hash(name.key, 2<<32|uint64(name.peer)) }
+
 // lentOf returns the offer of the peer of the request that names memory by that key, nil if there is none.
 func (s *SES) lentOf(key uint64) (int32, *inmsg) {
-	k, ok := s.byLent[lentKey{s.src.Peer, key}]
-	if !ok {
+	if s.pulls.live() == 0 || s.named.n == 0 {
 		return none, nil
 	}
-	i := s.pulls.at(k).in
-	return i, s.in.at(i)
+	name := lentKey{s.src.Peer, key}
+	for i := s.named.first(s.lentHash(name)); i != none; i = s.named.next(i) {
+		if m := s.in.at(i); m.peer == name.peer && m.isPull() && s.pullOf(m).key == key {
+			return i, m
+		}
+	}
+	return none, nil
 }
 
 // stillHere answers whether a rendezvous send whose memory has a key is still here. Its initiator asks by a
@@ -533,9 +548,12 @@ func (s *SES) stillHere(r *wire.ReqStd) *Result {
 		return s.rejected(wire.RCUndeliverable)
 	}
 	s.deferrals.remove(i)
-	m.pdc, m.msgID, m.epoch = s.src.PDC, 0, s.epoch // no packet of it comes by that PDC; the id of the question is free again
-	m.got = max(m.got, s.pullOf(m).ext.EagerLen)
-	s.deferrals.add(i, s.deferralHash(m.pdc, m.msgID))
+	if m.intake != none {
+		s.more(m).epoch = s.epoch
+	}
+	m.pdc, m.msgID = s.src.PDC, 0 // no packet of it comes by that PDC; the id of the question is free again
+	m.got = max(m.got, s.pullOf(m).eager)
+	s.deferrals.add(i, s.deferralHash(m))
 	return s.special(wire.ListOverflow, 0)
 }
 
@@ -543,8 +561,8 @@ func (s *SES) stillHere(r *wire.ReqStd) *Result {
 func (s *SES) tellGivenUp(by *endpoint, in *inmsg) {
 	p := s.pullOf(in)
 	m := s.notice(by, in.peer)
-	m.hdr = wire.ReqStd{Opcode: wire.OpMsgError, MsgID: m.hdr.MsgID, JobID: p.job, PIDonFEP: p.ext.ReadPIDonFEP, RI: p.ext.ReadRI, Gen: p.ext.ReadGen,
-		Match: p.ext.ReadMatch, BufOff: p.ext.ReadOff, Initiator: by.Initiator}
+	m.hdr = wire.ReqStd{Opcode: wire.OpMsgError, MsgID: m.hdr.MsgID, JobID: p.job, PIDonFEP: p.pid, RI: p.ri, Gen: p.gen,
+		Match: p.key, BufOff: p.off, Initiator: by.Initiator}
 	m.wireFlags |= wire.SESIE
 }
 

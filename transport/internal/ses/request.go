@@ -178,7 +178,7 @@ func (s *SES) refuse(src Source, r *wire.ReqStd, rc wire.RC, n uint32) *Result {
 	i, m := s.findIn(src.PDC, r.MsgID)
 	switch {
 	case m != nil && m.state == inDead && m.same(r):
-		rc = m.rc
+		rc = s.more(m).rc
 		s.count(i, m, r, n)
 	case m != nil && m.state != inDead:
 		if s.fail(i, m, PeerError, rc) {
@@ -187,7 +187,7 @@ func (s *SES) refuse(src Source, r *wire.ReqStd, rc wire.RC, n uint32) *Result {
 	case rc == wire.RCBadJobID || rc == wire.RCPermViolation || rc == wire.RCBadPID || rc == wire.RCBadIndex:
 		// The rest of the message is not for this endpoint either.
 	default:
-		s.entomb(src, r, rc, uint64(r.ReqLen), n)
+		s.entomb(src, r, rc, r.ReqLen, n)
 	}
 	return s.rejected(rc)
 }

@@ -262,8 +262,8 @@ func (s *SES) proveAccesses(peer uint32) {
 		}
 	}
 	for i := range s.in.used {
-		if m := s.in.at(i); m.state == inWriting && m.peer == peer && m.unproven {
-			m.unproven = false
+		if m := s.in.at(i); m.state == inWriting && m.peer == peer && s.more(m).unproven {
+			s.more(m).unproven = false
 			s.unproven.writing--
 		}
 	}

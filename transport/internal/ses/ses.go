@@ -55,7 +55,7 @@ type Config struct {
 	// NACK 09, and the peer sends it again later, or it is deferred (DeferrableMin). All sources
 	// that may be forged keep no more than 16,384 messages together. A message counts as its length
 	// rounded up: to a power of two of at least 64 bytes, above 16 KiB to a multiple of 32 KiB. Its
-	// state takes at most 200 bytes more, which do not count.
+	// state takes at most 128 bytes more, of an announced one 168, which do not count.
 	UnexpectedBytes int64
 	UnexpectedMsgs  int
 	UnexpectedShare float64
@@ -259,6 +259,7 @@ type posted struct {
 // PDC. They are bounded for each peer and for all peers together.
 type incoming struct {
 	in       table[inmsg]
+	intakes  table[intake]
 	last     int32    // inbound message of the last packet, or none
 	byPDC    index    // open and dead inbound messages
 	open     int      // open inbound messages
@@ -342,9 +343,10 @@ func New(cfg Config) *SES {
 	cfg.Fill()
 	s := &SES{cfg: cfg, incoming: incoming{last: none}}
 	s.lastID = max(cfg.FirstID, 1) - 1
-	s.byPDC.init(1024)
-	s.deferrals.init(1 << 15)
-	s.byPeer.init(512)
+	s.byPDC.init(1024, 1, func(i int32) uint32 { return s.hash(uint64(s.in.at(i).pdc), 1) })
+	s.deferrals.init(mostNamed, 4, func(i int32) uint32 { return s.deferralHash(s.in.at(i)) })
+	s.named.init(mostNamed, 4, func(i int32) uint32 { return s.nameHash(s.in.at(i)) })
+	s.byPeer.init(512, 1, func(u int32) uint32 { return s.hash(uint64(s.peers.at(u).peer), 2) })
 	s.store.init(int((cfg.UnexpectedBytes+chunkLen-1)/chunkLen) + numClasses)
 	s.copies.init(0)
 	s.deferring.init(cfg.DeferrableMin, uint16(s.hash(uint64(cfg.FirstID), 4)))
@@ -376,7 +378,7 @@ func (s *SES) InProgress() int { return s.open }
 // Idle reports whether there is no send, no open or unexpected message and no Event to read.
 // Receives may be posted.
 func (s *SES) Idle() bool {
-	return s.numSends == 0 && s.numServes == 0 && s.open == 0 && s.kept == 0 && len(s.offers) == 0 && s.events.n == 0
+	return s.numSends == 0 && s.numServes == 0 && s.open == 0 && s.kept == 0 && s.deferrals.n == 0 && s.events.n == 0
 }
 
 // Config returns the configuration, with defaults filled in.
@@ -436,7 +438,7 @@ func (s *SES) advanceWaiting(now time.Duration) {
 
 // Waits reports whether NextTimeout may return a time.
 func (s *SES) Waits() bool {
-	return s.open|len(s.reads)|s.numServes|len(s.tokens)|len(s.loans)|len(s.unfenced)|len(s.fresh)|len(s.stirred)|len(s.ready)|len(s.offers) != 0 || s.starved || s.nextRetry != 0
+	return s.open|len(s.reads)|s.numServes|len(s.tokens)|len(s.loans)|len(s.unfenced)|len(s.fresh)|len(s.stirred)|len(s.ready)|s.deferrals.n != 0 || s.starved || s.nextRetry != 0
 }
 
 // NextTimeout is when Advance must be called at the latest, 0: never. A time in the past asks
@@ -454,7 +456,7 @@ func (s *SES) NextTimeout() time.Duration {
 	if u := s.relieveAt; u != 0 && s.contended() && (t == 0 || u < t) {
 		t = u
 	}
-	if s.open|len(s.reads)|s.numServes|len(s.offers)|len(s.tokens)|len(s.loans) != 0 && s.cfg.IdleTimeout > 0 {
+	if s.open|len(s.reads)|s.numServes|s.deferrals.n|len(s.tokens)|len(s.loans) != 0 && s.cfg.IdleTimeout > 0 {
 		if u := max(s.sweepAt, 1); t == 0 || u < t {
 			t = u
 		}

@@ -57,16 +57,17 @@ type index struct {
 	links   []*[linkPage]link
 	n       int // number of places
 	most    int // most buckets
+	load    int // places of a bucket, on average, at which it grows
+	hash    func(i int32) uint32
 }
 
 // A bucket is a list of places. It contains place numbers plus 1, so fresh memory is empty
 // buckets and a large table costs only what is touched.
 type bucket struct{ head, tail int32 }
 
-type link struct {
-	next, prev int32
-	hash       uint32
-}
+// A link has the neighbours of a place. The first and the last of a bucket have ^ its number for the one that
+// is missing, so a place need not keep its hash.
+type link struct{ next, prev int32 }
 
 const (
 	linkBits = 9
@@ -76,21 +77,20 @@ const (
 	fewBuckets = 8
 )
 
-// init makes an index of at most n buckets, a power of two.
-func (x *index) init(n int) {
-	x.buckets, x.most, x.n = make([]bucket, min(n, fewBuckets)), n, 0
+// init makes an index of at most n buckets, a power of two. hash gives the hash of a place again when
+// the index grows.
+func (x *index) init(n, load int, hash func(i int32) uint32) {
+	x.buckets, x.most, x.n, x.load, x.hash = make([]bucket, min(n, fewBuckets)), n, 0, load, hash
 }
-
-func (x *index) bucket(h uint32) *bucket { return &x.buckets[h&uint32(len(x.buckets)-1)] }
 
 // grow doubles the buckets. The places of each go to two buckets and keep their order.
 func (x *index) grow() {
 	old := x.buckets
 	x.buckets = make([]bucket, 2*len(old))
 	for _, b := range old {
-		for i := b.head - 1; i != none; {
+		for i := b.head - 1; i >= 0; {
 			next := x.link(i).next
-			x.append(i, x.link(i).hash)
+			x.append(i, x.hash(i))
 			i = next
 		}
 	}
@@ -99,47 +99,56 @@ func (x *index) grow() {
 func (x *index) link(i int32) *link { return &x.links[i>>linkBits][i&(linkPage-1)] }
 
 func (x *index) first(h uint32) int32 { return x.buckets[h&uint32(len(x.buckets)-1)].head - 1 }
-func (x *index) next(i int32) int32   { return x.link(i).next }
+func (x *index) next(i int32) int32   { return max(x.link(i).next, none) }
 
 // add puts place i at the end of the chain of h.
 func (x *index) add(i int32, h uint32) {
 	for int(i>>linkBits) >= len(x.links) {
 		x.links = append(x.links, new([linkPage]link))
 	}
-	if x.n++; x.n > len(x.buckets) && len(x.buckets) < x.most {
+	if x.n++; x.n > x.load*len(x.buckets) && len(x.buckets) < x.most {
 		x.grow()
 	}
 	x.append(i, h)
 }
 
 func (x *index) append(i int32, h uint32) {
-	b := x.bucket(h)
-	*x.link(i) = link{next: none, prev: b.tail - 1, hash: h}
+	k := int32(h & uint32(len(x.buckets)-1))
+	b := &x.buckets[k]
+	l := x.link(i)
+	l.next = ^k
 	if b.tail == 0 {
-		b.head = i + 1
+		l.prev, b.head = ^k, i+1
 	} else {
-		x.link(b.tail - 1).next = i
+		l.prev = b.tail - 1
+		x.link(l.prev).next = i
 	}
 	b.tail = i + 1
+}
+
+// push puts place i at the front of the chain of h.
+func (x *index) push(i int32, h uint32) {
+	x.add(i, h)
+	x.sort(i, func(int32) bool { return true })
 }
 
 // sort moves place i, the last of its chain, before the first place of the chain of which after
 // is true.
 func (x *index) sort(i int32, after func(j int32) bool) {
 	l := x.link(i)
-	j := x.bucket(l.hash).head - 1
+	b := &x.buckets[^l.next]
+	j := b.head - 1
 	for j != i && !after(j) {
 		j = x.link(j).next
 	}
 	if j == i {
 		return
 	}
-	h := l.hash
 	x.remove(i)
 	x.n++
-	b, at := x.bucket(h), x.link(j)
-	*l = link{next: j, prev: at.prev, hash: h}
-	if at.prev == none {
+	at := x.link(j)
+	l.next, l.prev = j, at.prev
+	if at.prev < 0 {
 		b.head = i + 1
 	} else {
 		x.link(at.prev).next = i
@@ -151,14 +160,13 @@ func (x *index) sort(i int32, after func(j int32) bool) {
 func (x *index) remove(i int32) {
 	x.n--
 	l := x.link(i)
-	b := x.bucket(l.hash)
-	if l.prev == none {
-		b.head = l.next + 1
+	if l.prev < 0 {
+		x.buckets[^l.prev].head = max(l.next, none) + 1
 	} else {
 		x.link(l.prev).next = l.next
 	}
-	if l.next == none {
-		b.tail = l.prev + 1
+	if l.next < 0 {
+		x.buckets[^l.next].tail = max(l.prev, none) + 1
 	} else {
 		x.link(l.next).prev = l.prev
 	}

@@ -31,7 +31,8 @@ func TestIndexAgainstSlices(t *testing.T) {
 	for _, n := range []uint32{8, 1024} {
 		rng := rand.New(rand.NewPCG(1, 2))
 		var x index
-		x.init(int(n))
+		hashes := map[int32]uint32{}
+		x.init(int(n), 1, func(i int32) uint32 { return hashes[i] })
 		ref := make([][]int32, n)
 		where := map[int32]uint32{}
 		most := 0
@@ -41,9 +42,14 @@ func TestIndexAgainstSlices(t *testing.T) {
 					continue
 				}
 				h := rng.Uint32()
-				x.add(i, h)
-				where[i] = h & (n - 1)
-				ref[h&(n-1)] = append(ref[h&(n-1)], i)
+				hashes[i], where[i] = h, h&(n-1)
+				if of := &ref[h&(n-1)]; rng.IntN(4) == 0 {
+					x.push(i, h)
+					*of = slices.Insert(*of, 0, i)
+				} else {
+					x.add(i, h)
+					*of = append(*of, i)
+				}
 			} else if h, ok := where[i]; ok {
 				x.remove(i)
 				delete(where, i)
@@ -71,7 +77,7 @@ func TestIndexAgainstSlices(t *testing.T) {
 // An index grows with the places in it, not with those that were in it.
 func TestIndexStaysSmall(t *testing.T) {
 	var x index
-	x.init(1024)
+	x.init(1024, 1, func(int32) uint32 { return 0 })
 	for i := range uint32(10_000) {
 		x.add(int32(i%fewBuckets), i*2654435761)
 		x.remove(int32(i % fewBuckets))

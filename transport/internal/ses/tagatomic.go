@@ -203,9 +203,11 @@ func (s *SES) keepAtomic(r *wire.ReqStd, data []byte, n int, sv int32) *Result {
 	m := s.in.at(i)
 	size := uint32(len(data))
 	*m = inmsg{
-		tag: r.Match, bufOff: r.BufOff, end: uint64(n), ep: s.to.id, pdc: src.PDC, peer: src.Peer, init: r.Initiator, length: size, got: size, recv: none,
-		user: u, tab: none, block: noBlock, state: inUnexpected, opcode: r.Opcode, tagged: true, som: true, ordered: src.Ordered,
+		tag: r.Match, token: uint32(n), ep: s.to.id, pdc: src.PDC, peer: src.Peer, init: r.Initiator, length: size, got: size,
+		user: u, room: noBlock, state: inUnexpected, opcode: r.Opcode, tagged: true, som: true, ordered: src.Ordered,
 	}
+	p := s.widen(m)
+	p.bufOff = r.BufOff
 	if r.Flags&wire.SESHD != 0 {
 		m.hasData, m.data = true, r.HeaderData
 	}
@@ -215,21 +217,21 @@ func (s *SES) keepAtomic(r *wire.ReqStd, data []byte, n int, sv int32) *Result {
 	if sv == none {
 		return s.special(wire.ListOverflow, r.ReqLen)
 	}
-	m.serve, s.serves.at(sv).kept = sv+1, i+1
+	p.serve, s.serves.at(sv).kept = sv+1, i+1
 	return s.special(wire.ListOverflow, 0)
 }
 
 // takeAtomic gives an operation that was kept to a receive.
 func (s *SES) takeAtomic(rv *recv, i int32, m *inmsg) {
-	r := wire.ReqStd{Opcode: m.opcode, Flags: single, Initiator: m.init, BufOff: m.bufOff, Match: m.tag, ReqLen: uint32(m.end)}
+	r := wire.ReqStd{Opcode: m.opcode, Flags: single, Initiator: m.init, BufOff: s.more(m).bufOff, Match: m.tag, ReqLen: m.token}
 	if m.hasData {
 		r.Flags, r.HeaderData = r.Flags|wire.SESHD, m.data
 	}
 	sv := none
-	if m.serve != 0 {
+	if m.fetches(s) {
 		sv = s.parted(m)
 	}
-	rc := s.change(rv, &r, m.peer, s.store.mem(m.block)[:m.length], sv)
+	rc := s.change(rv, &r, m.peer, s.store.mem(m.room)[:m.length], sv)
 	s.uncharge(i, m)
 	s.freeIn(i, m)
 	if sv != none {
@@ -237,10 +239,14 @@ func (s *SES) takeAtomic(rv *recv, i int32, m *inmsg) {
 	}
 }
 
+// fetches reports whether m is an operation that was kept and has the serve of what it fetches.
+func (m *inmsg) fetches(s *SES) bool { return m.opcode.HasAtomic() && s.more(m).serve != 0 }
+
 // parted separates an operation that was kept from the serve of what it fetches, which it returns.
 func (s *SES) parted(m *inmsg) int32 {
-	i := m.serve - 1
-	m.serve, s.serves.at(i).kept = 0, 0
+	p := s.more(m)
+	i := p.serve - 1
+	p.serve, s.serves.at(i).kept = 0, 0
 	return i
 }
 

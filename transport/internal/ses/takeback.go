@@ -40,6 +40,7 @@ type progress struct {
 // A holding is a message that holds a receive which may be taken back.
 type holding struct {
 	m       *inmsg
+	p       *intake
 	r       *recv
 	in      int32
 	holder  uint64 // its peer, or allUnproven
@@ -97,7 +98,7 @@ func (s *SES) relieve(now time.Duration) {
 	// By kind, and in each kind by holder, those that go on first, then by the age of the receive.
 	slices.SortFunc(s.holdings, func(a, b holding) int {
 		return cmp.Or(a.r.kindCmp(b.r), cmp.Compare(a.holder, b.holder), cmp.Compare(a.urgency(), b.urgency()), cmp.Compare(a.r.seq, b.r.seq),
-			cmp.Compare(a.m.base, b.m.base))
+			cmp.Compare(a.p.base, b.p.base))
 	})
 	taken, look := 0, relieveLook
 	for from := 0; from < len(s.holdings) && taken < relieveMost && look > 0; {
@@ -130,19 +131,20 @@ func (s *SES) unwant(now time.Duration) {
 // consider lists a bound message if its receive may be taken back and something may wait for it,
 // and measures how it goes on.
 func (s *SES) consider(now time.Duration, i int32, m *inmsg) {
-	r := s.recvs.at(m.recv)
+	in := s.more(m)
+	r := s.recvs.at(in.recv)
 	sp := r.space()
 	if r.fixed || r.peer != 0 || sp.starved || r.multi && (!r.spent || r.cancelled) || sp.n == 0 && !sp.wanted.on {
 		return
 	}
-	p := &m.seen
+	p := &in.seen
 	if p.mark == 0 {
-		p.still, p.mark = now, max(m.began, 1)
+		p.still, p.mark = now, max(in.began, 1)
 	}
 	if m.got != p.stillGot {
 		p.still, p.stillGot = now, m.got
 	}
-	h := holding{m: m, r: r, in: i, holder: uint64(m.peer), stalled: now-p.still >= relieveEvery}
+	h := holding{m: m, p: in, r: r, in: i, holder: uint64(m.peer), stalled: now-p.still >= relieveEvery}
 	if s.peers.at(m.user).unproven {
 		h.holder = allUnproven
 	}
@@ -221,14 +223,14 @@ func (s *SES) takeBack(now time.Duration, h *holding, over, more bool, look *int
 	if k == none && !again {
 		// S-MAT-04: what waits was sent behind messages that younger receives got. The receive
 		// cannot have it any more; its user can post it again.
-		if !behind || !over || r.multi || !(h.holder == allUnproven || h.slow && now-m.seen.mark >= brokenAfter) {
+		if !behind || !over || r.multi || !(h.holder == allUnproven || h.slow && now-h.p.seen.mark >= brokenAfter) {
 			return false
 		}
 	}
 	pu := s.peers.at(m.user)
 	// S-MAT-04: where a later message of its peer got a younger receive, only its own is in order.
 	last := m.ordered && r.seq < s.top(m.peer)
-	keep := !r.multi && !last && !m.matchOnly && !m.isPull() && uint64(m.length) <= r.size() && s.reserve(pu, &Source{Unproven: pu.unproven}, int64(m.length))
+	keep := !r.multi && !last && !h.p.matchOnly && !m.isPull() && uint64(m.length) <= r.size() && s.reserve(pu, &Source{Unproven: pu.unproven}, int64(m.length))
 	if !keep {
 		// It will be sent again from its beginning, or fail.
 		if !more || !h.slow && h.holder != allUnproven || s.dead >= maxDead {
@@ -236,17 +238,17 @@ func (s *SES) takeBack(now time.Duration, h *holding, over, more bool, look *int
 		}
 		// A ROD message would come behind later ones, so it fails for good. The path of an
 		// honest peer may be dark for a while (F8).
-		if m.ordered && h.holder != allUnproven && !(last && over && h.slow && now-m.seen.mark >= brokenAfter) {
+		if m.ordered && h.holder != allUnproven && !(last && over && h.slow && now-h.p.seen.mark >= brokenAfter) {
 			return false
 		}
 	}
 	s.Stats.TakenBack++
-	rv := m.recv
+	rv := h.p.recv
 	if r.multi {
 		s.takeBackMulti(sp, h.in, m, r)
 		return true
 	}
-	m.recv = none
+	h.p.recv = none
 	if keep {
 		s.setAside(h.in, m, r)
 	} else {
@@ -278,7 +280,7 @@ func (s *SES) waits(sp *space, r *recv, peer uint32, look *int) (k, own int32, b
 	own, s.unready = none, s.unready[:0]
 	x, h := &sp.order, uint32(0)
 	if r.tagged && r.ignore == 0 {
-		x, h = &sp.byTag, s.hash(r.tag, 0)
+		x, h = &sp.byTag, s.tagHash(r.tag)
 	}
 	for k = x.first(h); k != none; k = x.next(k) {
 		*look--
@@ -351,9 +353,10 @@ func (s *SES) sendAgain(i int32, m *inmsg) {
 // takeBackMulti ends a message in a multi-receive buffer that is spent. If the message is the
 // last one in the buffer, the buffer has its room again.
 func (s *SES) takeBackMulti(sp *space, i int32, m *inmsg, r *recv) {
-	rv := m.recv
-	if r.off == min(m.base+(uint64(m.length)+7)&^7, r.size()) && r.size()-m.base >= r.minFree && r.seq >= s.topSeq {
-		r.off, r.spent = m.base, false
+	p := s.more(m)
+	rv := p.recv
+	if r.off == min(p.base+(uint64(m.length)+7)&^7, r.size()) && r.size()-p.base >= r.minFree && r.seq >= s.topSeq {
+		r.off, r.spent = p.base, false
 		s.repost(sp, rv, r)
 	}
 	s.end(m, i, PeerError, wire.RCDropped)

@@ -89,7 +89,7 @@ func (s *SES) prove(pu *peerUse) {
 		pu.unproven = false
 		s.unproven.kept -= pu.kept
 		s.unproven.bytes -= pu.bytes
-		if len(s.offers) != 0 {
+		if s.deferrals.n != 0 {
 			s.askProven(pu.peer)
 		}
 	}
@@ -114,14 +114,14 @@ func (s *SES) allot(m *inmsg, zero bool) {
 	switch {
 	case n == 0:
 	case n <= 1<<maxBlock:
-		m.block = s.store.block(classOf(n))
+		m.room = s.store.block(classOf(n))
 		if zero {
-			clear(s.store.mem(m.block)[:n])
+			clear(s.store.mem(m.room)[:n])
 		}
 	default:
 		k := int(c >> chunkBits)
 		s.store.reserved += k
-		m.tab = s.takeTab(k)
+		m.room = uint32(s.takeTab(k))
 	}
 }
 
@@ -130,25 +130,25 @@ func (s *SES) list(i int32, m *inmsg) {
 	sp := s.space(m.ep, m.tagged)
 	sp.n++
 	sp.order.add(i, 0)
-	sp.bySource.add(i, s.hash(m.tag, uint64(m.peer)))
+	sp.bySource.add(i, s.sourceHash(m))
 	if m.tagged {
-		sp.byTag.add(i, s.hash(m.tag, 0))
+		sp.byTag.add(i, s.tagHash(m.tag))
 	}
 }
 
 // uncharge removes a message from the lists and frees its room.
 func (s *SES) uncharge(i int32, m *inmsg) {
-	if m.serve != 0 {
+	if m.fetches(s) {
 		s.giveOld(s.parted(m), wire.RCCancelled)
 	}
-	if m.block != noBlock {
-		s.store.put(m.block)
-		m.block = noBlock
+	switch {
+	case m.room == noBlock:
+	case m.inBlock():
+		s.store.put(m.room)
+	default:
+		s.putTab(int32(m.room))
 	}
-	if m.tab != none {
-		s.putTab(m.tab)
-		m.tab = none
-	}
+	m.room = noBlock
 	if !m.claimed && !m.aside {
 		s.unlist(i, m)
 	}
@@ -216,16 +216,19 @@ func (s *SES) putTab(t int32) {
 	s.tabs0 = append(s.tabs0, t)
 }
 
+// inBlock reports whether what is kept of a message is in one block.
+func (m *inmsg) inBlock() bool { return m.length <= 1<<maxBlock }
+
 // keepBytes stores bytes of an unexpected message.
 func (s *SES) keepBytes(m *inmsg, off uint32, data []byte) {
-	if m.block != noBlock {
-		copy(s.store.mem(m.block)[off:], data)
-		return
-	}
-	if m.tab == none {
+	if m.room == noBlock {
 		return // an empty message
 	}
-	ids := s.tabs[m.tab].ids
+	if m.inBlock() {
+		copy(s.store.mem(m.room)[off:], data)
+		return
+	}
+	ids := s.tabs[m.room].ids
 	for len(data) > 0 {
 		k := off >> chunkBits
 		if ids[k] == none {
@@ -255,7 +258,7 @@ func (s *SES) keep(src Source, r *wire.ReqStd, tag uint64, data []byte) *Result 
 	i := s.in.get()
 	m := s.in.at(i)
 	*m = inmsg{
-		tag: tag, ep: s.to.id, peer: src.Peer, init: r.Initiator, length: r.ReqLen, got: r.ReqLen, recv: none, user: u, tab: none, block: noBlock,
+		tag: tag, ep: s.to.id, peer: src.Peer, init: r.Initiator, length: r.ReqLen, got: r.ReqLen, user: u, room: noBlock, intake: none,
 		state: inUnexpected, opcode: r.Opcode, tagged: r.Opcode == wire.OpTaggedSend, som: true, ordered: src.Ordered,
 	}
 	if r.Flags&wire.SESHD != 0 {
@@ -278,33 +281,36 @@ func (s *SES) take(rv int32, r *recv, i int32) {
 		s.takeAtomic(r, i, m)
 		return
 	}
-	m.base = 0
+	base := uint64(0)
 	if r.multi {
-		m.base = s.pack(rv, r, uint64(m.length))
+		base = s.pack(rv, r, uint64(m.length))
 	}
 	if m.state == inDeferred {
-		s.reserveFor(rv, i, m)
+		s.reserveFor(rv, i, m, base)
 		return
 	}
-	if m.block != noBlock {
-		r.place(m.base, s.store.mem(m.block)[:m.length])
-	}
-	if m.tab != none {
-		for k, c := range s.tabs[m.tab].ids {
+	switch {
+	case m.room == noBlock:
+	case m.inBlock():
+		r.place(base, s.store.mem(m.room)[:m.length])
+	default:
+		for k, c := range s.tabs[m.room].ids {
 			if c != none {
 				off := uint64(k) << chunkBits
-				r.place(m.base+off, s.store.chunks[c].mem[:min(chunkLen, uint64(m.length)-off)])
+				r.place(base+off, s.store.chunks[c].mem[:min(chunkLen, uint64(m.length)-off)])
 			}
 		}
 	}
 	if m.state == inUnexpected {
-		s.deliver(rv, r, m)
+		s.deliver(rv, r, m, base)
 		s.uncharge(i, m)
 		s.freeIn(i, m)
 		return
 	}
 	s.uncharge(i, m)
-	m.state, m.recv = inBound, rv
+	m.state = inBound
+	p := s.more(m)
+	p.recv, p.base = rv, base
 	if r.space().n > 0 {
 		s.contend() // what stands still may hold the receive from now on
 	}

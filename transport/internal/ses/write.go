@@ -43,12 +43,12 @@ func (s *SES) write(src *Source, r *wire.ReqStd, off uint32, data []byte) *Resul
 	case m == nil:
 		return s.refuse(*src, r, rc, uint32(len(data)))
 	case m.state == inDead:
-		rc = m.rc
+		rc = s.more(m).rc
 		s.count(i, m, r, uint32(len(data)))
 		return s.rejected(rc)
 	case m.state != inWriting || s.differs(m, r, off, uint32(len(data))) || m.tag != r.Match:
 		return s.refuse(*src, r, wire.RCOpViolation, 0)
-	case rc != wire.RCNull || g.serial != m.base: // R-MR-12: its region was removed, even if another one has the key now
+	case rc != wire.RCNull || g.serial != s.more(m).base: // R-MR-12: its region was removed, even if another one has the key now
 		return s.refuse(*src, r, wire.RCBadMKey, uint32(len(data)))
 	}
 	if m.lastPart(r, len(data)) && (m.hasData || r.Flags&wire.SESHD != 0) && !s.to.admits() {
@@ -92,11 +92,13 @@ func (s *SES) beginWrite(src *Source, r *wire.ReqStd, g *Region, off uint32, n i
 		return none
 	}
 	i := s.in.get()
-	*s.in.at(i) = inmsg{
-		tag: r.Match, bufOff: r.BufOff, base: g.serial, ep: s.to.id, pdc: src.PDC, peer: src.Peer, init: r.Initiator, length: r.ReqLen,
-		began: src.Now, recv: none, user: u, tab: none, block: noBlock, msgID: r.MsgID, opcode: r.Opcode, ordered: src.Ordered,
-		state: inWriting, unproven: src.Unproven,
+	m := s.in.at(i)
+	*m = inmsg{
+		tag: r.Match, ep: s.to.id, pdc: src.PDC, peer: src.Peer, init: r.Initiator, length: r.ReqLen,
+		user: u, room: noBlock, msgID: r.MsgID, opcode: r.Opcode, ordered: src.Ordered, state: inWriting,
 	}
+	p := s.widen(m)
+	p.bufOff, p.base, p.began, p.unproven = r.BufOff, g.serial, src.Now, src.Unproven
 	g.taken = g.SingleUse
 	pu.open++
 	s.open++
@@ -147,7 +149,7 @@ func (s *SES) unwritten(m *inmsg) {
 // unwrite uncounts an open write.
 func (s *SES) unwrite(m *inmsg) {
 	s.writing--
-	if m.unproven {
+	if s.more(m).unproven {
 		s.unproven.writing--
 	}
 }
@@ -155,7 +157,7 @@ func (s *SES) unwrite(m *inmsg) {
 // regionOf returns the region of a write, nil if it was removed.
 func (s *SES) regionOf(m *inmsg) *Region {
 	g := s.byKey[m.tag]
-	for g != nil && g.serial != m.base {
+	for g != nil && g.serial != s.more(m).base {
 		g = g.other
 	}
 	return g

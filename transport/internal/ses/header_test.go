@@ -1,0 +1,88 @@
+package ses
+
+import (
+	"runtime"
+	"testing"
+
+	"github.com/uetkit/uetkit/internal/invariant"
+	"github.com/uetkit/uetkit/transport/wire"
+)
+
+// What is kept of an unexpected message beside its payload takes at most 128 bytes, measured with its part of all
+// lists and tables: of an empty message, and of a deferred one. One that is announced takes 40 more, which say where
+// it is to be read. So it does when they were received and as many come again.
+func TestUnexpectedHeaderMemory(t *testing.T) {
+	if invariant.On {
+		t.Skip("the race detector has its own memory")
+	}
+	for _, c := range []struct {
+		name   string
+		opcode wire.Opcode
+		most   float64
+	}{
+		{"untagged", wire.OpSend, 128}, {"tagged", wire.OpTaggedSend, 128}, {"deferred", wire.OpDeferrableTSend, 128}, {"announced", wire.OpRendezvousTSend, 168},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			const n = 100_000
+			g := newRig(t, func(cfg *Config) {
+				cfg.UnexpectedBytes, cfg.UnexpectedMsgs, cfg.UnexpectedShare = 1<<30, 1<<20, 1
+				if c.opcode == wire.OpDeferrableTSend {
+					cfg.UnexpectedBytes = 1 // no room
+				}
+			})
+			was := heapInUse()
+			for round := range 2 {
+				for i := range n {
+					pkt := g.req(func(r *wire.ReqStd) {
+						r.Opcode, r.MsgID, r.ReqLen, r.Match = c.opcode, uint16(i), 0, uint64(i)
+						r.Flags |= single
+						switch c.opcode {
+						case wire.OpDeferrableTSend:
+							r.ReqLen = 8
+							r.SetRestartTokens(uint32(round*n+i+1), 0)
+						case wire.OpRendezvousTSend:
+							r.ReqLen = 1 << 20
+						}
+					})
+					src := Source{Peer: 1 + uint32(i%4), PDC: 1 + uint32(i>>15)}
+					switch c.opcode {
+					case wire.OpDeferrableTSend:
+						pkt = append(pkt, make([]byte, 8)...)
+					case wire.OpRendezvousTSend:
+						pkt = wire.Rendezvous{ReadMatch: uint64(i)}.Append(pkt)
+					}
+					if r := g.deliver(src, pkt); r.Nack != 0 {
+						t.Fatalf("message %d is refused: %v", i, r.Nack)
+					}
+				}
+				if g.kept != n {
+					t.Fatalf("%d are kept", g.kept)
+				}
+				each := float64(int64(heapInUse())-int64(was)) / float64(n)
+				t.Logf("%d messages take %.1f bytes each", n, each)
+				if each > c.most {
+					t.Errorf("%d messages take %.1f bytes each, more than %.0f", n, each, c.most)
+				}
+				for pdc := range uint32(n>>15 + 1) {
+					g.PDCGone(1+pdc, Unreachable)
+				}
+				for i := 0; c.opcode == wire.OpSend && i < n || c.opcode == wire.OpTaggedSend && i < n; i++ {
+					g.recv(Recv{Tagged: c.opcode == wire.OpTaggedSend, Tag: uint64(i)})
+					g.event()
+				}
+				if g.kept != 0 {
+					t.Fatalf("%d are left", g.kept)
+				}
+			}
+			runtime.KeepAlive(g)
+		})
+	}
+}
+
+func heapInUse() uint64 {
+	runtime.GC()
+	runtime.GC()
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return m.HeapInuse
+}
