@@ -508,8 +508,10 @@ func (ep *Endpoint) logPath() {
 // (R-ORD-01). Both go by one ROD PDC to a peer, so they are ordered with each other, too
 // (R-ORD-02).
 const (
-	sendOrder = fi.OrderSAS | fi.OrderSAW | fi.OrderWAS
-	rmaOrder  = fi.OrderWAW | fi.OrderRAW | fi.OrderRMAWAW | fi.OrderRMARAW | fi.OrderSAW | fi.OrderWAS
+	sendOrder = fi.OrderSAS | mixedOrder
+	rmaOrder  = fi.OrderRAR | fi.OrderRAW | fi.OrderWAR | fi.OrderWAW | fi.OrderRMARAR | fi.OrderRMARAW | fi.OrderRMAWAR | fi.OrderRMAWAW | mixedOrder
+	// mixedOrder are those of sends and accesses among each other.
+	mixedOrder = fi.OrderSAR | fi.OrderSAW | fi.OrderRAS | fi.OrderWAS
 	// atomicOrder are those of atomic operations among each other: on a ROD PDC they are executed in order.
 	atomicOrder = fi.OrderAtomicRAR | fi.OrderAtomicRAW | fi.OrderAtomicWAR | fi.OrderAtomicWAW
 )

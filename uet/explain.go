@@ -201,7 +201,7 @@ func (r *reasons) order(field string, want, there fi.Order) {
 	if bad := want &^ there; bad != 0 && there == 0 {
 		r.refuse(field, bad, there, "datagrams may arrive in any order", "leave "+field+" 0, or use FI_EP_RDM")
 	} else if bad != 0 {
-		r.refuse(field, bad, there, "there are no reads, writes and atomics to be ordered, only messages", "ask for FI_ORDER_SAS, the order of messages, or leave "+field+" 0")
+		r.refuse(field, bad, there, "there is no such order", "take bits of FI_ORDER_…, or leave "+field+" 0")
 	}
 }
 

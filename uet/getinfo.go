@@ -351,13 +351,16 @@ func (in *Info) matchEp(h *EpAttr, why *reasons) {
 	if order := in.Tx.MsgOrder; order&(fi.OrderRAW|fi.OrderRMARAW) != 0 {
 		in.Ep.MaxOrderRAWSize = MaxMsgSize
 	}
+	if order := in.Tx.MsgOrder; order&(fi.OrderWAR|fi.OrderRMAWAR) != 0 {
+		in.Ep.MaxOrderWARSize = MaxMsgSize
+	}
 	if order := in.Tx.MsgOrder; order&(fi.OrderWAW|fi.OrderRMAWAW) != 0 {
 		in.Ep.MaxOrderWAWSize = MaxMsgSize
 	}
 	for _, s := range []struct {
 		name       string
 		hint, have uint64
-	}{{"RAW", h.MaxOrderRAWSize, in.Ep.MaxOrderRAWSize}, {"WAR", h.MaxOrderWARSize, 0}, {"WAW", h.MaxOrderWAWSize, in.Ep.MaxOrderWAWSize}} {
+	}{{"RAW", h.MaxOrderRAWSize, in.Ep.MaxOrderRAWSize}, {"WAR", h.MaxOrderWARSize, in.Ep.MaxOrderWARSize}, {"WAW", h.MaxOrderWAWSize, in.Ep.MaxOrderWAWSize}} {
 		if s.hint > s.have {
 			why.refuse("Ep.MaxOrder"+s.name+"Size", s.hint, s.have, "Tx.MsgOrder does not ask for this order of writes and reads", "leave Ep.MaxOrder"+s.name+"Size 0")
 		}

@@ -98,7 +98,7 @@ var refusedHints = map[string]struct {
 	"receive flag":          {"Rx.OpFlags", Info{Rx: RxAttr{OpFlags: fi.Inject}}},
 	"contexts":              {"Ep.TxCtxCnt", Info{Ep: EpAttr{TxCtxCnt: 2}}},
 	"order size":            {"Ep.MaxOrderRAWSize", Info{Ep: EpAttr{MaxOrderRAWSize: 1}}},
-	"order of reads":        {"Tx.MsgOrder", Info{Tx: TxAttr{MsgOrder: fi.OrderWAR}}},
+	"order of no reads":     {"Ep.MaxOrderWARSize", Info{Tx: TxAttr{MsgOrder: fi.OrderRAR}, Ep: EpAttr{MaxOrderWARSize: 1}}},
 	"order":                 {"Tx.MsgOrder", Info{Tx: TxAttr{MsgOrder: 1 << 63}}},
 	"receive order":         {"Rx.MsgOrder", Info{Rx: RxAttr{MsgOrder: 1 << 63}}},
 	"key size":              {"Domain.MRKeySize", Info{Domain: DomainAttr{MRKeySize: 9}}},
@@ -257,18 +257,17 @@ func TestGetInfoGrantsWhatIsAsked(t *testing.T) {
 	if in := loopback(t, &Info{Tx: TxAttr{TClass: fi.TCLowLatency}, Domain: DomainAttr{TClass: fi.TCBulkData}}); in.Tx.TClass != fi.TCLowLatency || in.Domain.TClass != fi.TCBulkData { // R-INFO-23
 		t.Errorf("classes %#x, %#x", in.Tx.TClass, in.Domain.TClass)
 	}
-	// R-INFO-15, -16: orders are granted but those that would hold a write or a message back until
-	// an earlier read has its bytes. Where writes and reads are ordered, they are at any length.
+	// R-INFO-15, -16: all orders are granted. Where writes and reads are ordered, they are at any length.
 	in := loopback(t, &Info{Tx: TxAttr{MsgOrder: fi.OrderSAS}, Rx: RxAttr{MsgOrder: fi.OrderSAS}})
 	if in.Tx.MsgOrder != fi.OrderSAS || in.Rx.MsgOrder != fi.OrderSAS || in.Ep.MaxOrderRAWSize|in.Ep.MaxOrderWARSize|in.Ep.MaxOrderWAWSize != 0 {
 		t.Errorf("order: %+v %+v %+v", in.Tx, in.Rx, in.Ep)
 	}
 	for bit := range 64 {
 		o := fi.Order(1) << bit
-		if o&(fi.OrderSAS|fi.OrderSAW|fi.OrderWAS|fi.OrderWAW|fi.OrderRAW|fi.OrderRMAWAW|fi.OrderRMARAW|atomicOrder) != 0 {
+		if bit < 9 || bit >= 32 && bit < 40 {
 			in := loopback(t, &Info{Tx: TxAttr{MsgOrder: o}, Rx: RxAttr{MsgOrder: o}})
-			raw, waw := o&(fi.OrderRAW|fi.OrderRMARAW) != 0, o&(fi.OrderWAW|fi.OrderRMAWAW) != 0
-			if in.Tx.MsgOrder != o || in.Rx.MsgOrder != o || (in.Ep.MaxOrderRAWSize == MaxMsgSize) != raw || (in.Ep.MaxOrderWAWSize == MaxMsgSize) != waw {
+			raw, war, waw := o&(fi.OrderRAW|fi.OrderRMARAW) != 0, o&(fi.OrderWAR|fi.OrderRMAWAR) != 0, o&(fi.OrderWAW|fi.OrderRMAWAW) != 0
+			if in.Tx.MsgOrder != o || in.Rx.MsgOrder != o || (in.Ep.MaxOrderRAWSize == MaxMsgSize) != raw || (in.Ep.MaxOrderWARSize == MaxMsgSize) != war || (in.Ep.MaxOrderWAWSize == MaxMsgSize) != waw {
 				t.Errorf("order %v: %+v %+v", o, in.Tx, in.Ep)
 			}
 		} else {

@@ -63,8 +63,10 @@ type Info struct {
 type TxAttr struct {
 	Caps    fi.Caps
 	OpFlags fi.Flags // defaults of calls without a flags argument (R-EP-09)
-	// MsgOrder asks for ROD (R-ORD-01): fi.OrderSAS for messages; fi.OrderWAW and fi.OrderRAW, or
-	// their RMA forms, for writes and reads; fi.OrderSAW and fi.OrderWAS for both together.
+	// MsgOrder asks for ROD (R-ORD-01): fi.OrderSAS for messages; fi.OrderRAR, fi.OrderRAW, fi.OrderWAR and
+	// fi.OrderWAW, or their RMA and atomic forms, for reads, writes and atomics; fi.OrderSAR, fi.OrderSAW,
+	// fi.OrderRAS and fi.OrderWAS for both together. What goes by ROD to a peer is executed there in the order of
+	// the posts, whichever of these bits asked for it, and a read brings what was there then.
 	MsgOrder fi.Order
 	// TClass is the traffic class of packets (R-INFO-23); 0 means the domain's.
 	TClass fi.TClass
@@ -92,8 +94,7 @@ type EpAttr struct {
 	ProtocolVersion uint32
 	MaxMsgSize      uint64
 	// MaxOrderRAWSize, MaxOrderWARSize and MaxOrderWAWSize are the bytes up to which reads
-	// and writes are ordered: MaxMsgSize where MsgOrder asks for it, else 0 (R-INFO-16). A write
-	// after a read is never ordered.
+	// and writes are ordered: MaxMsgSize where MsgOrder asks for it, else 0 (R-INFO-16).
 	MaxOrderRAWSize uint64
 	MaxOrderWARSize uint64
 	MaxOrderWAWSize uint64
@@ -168,7 +169,6 @@ const (
 	txOpFlags = fi.Inject | fi.Completion | fi.InjectComplete | fi.TransmitComplete | fi.DeliveryComplete | fi.MatchComplete
 	rxOpFlags = fi.Completion | fi.MultiRecv
 
-	// msgOrders are the orders offered. Not among them is what would hold a write back until an
-	// earlier read has its bytes.
+	// msgOrders are the orders offered: all.
 	msgOrders = sendOrder | rmaOrder | atomicOrder
 )

@@ -36,7 +36,7 @@ func TestOrderedSendsAskForROD(t *testing.T) {
 	t.Parallel()
 	// R-ORD-01: ordered sends use ROD. R-ORD-04: an order that was not asked for is not
 	// reported.
-	for o, ordered := range map[fi.Order]bool{0: false, fi.OrderSAS: true} {
+	for o, ordered := range map[fi.Order]bool{0: false, fi.OrderSAS: true, fi.OrderSAR: true, fi.OrderRAS: true, fi.OrderWAR: false} {
 		r := newRig(t, &Info{Tx: TxAttr{MsgOrder: o}})
 		if r.info.Tx.MsgOrder != o {
 			t.Errorf("asked for %v, granted %v", o, r.info.Tx.MsgOrder)
@@ -57,7 +57,7 @@ func TestOrderedRMAAsksForROD(t *testing.T) {
 			orders[o] = wire.ROD
 		}
 	}
-	if len(orders) != 2+10 {
+	if len(orders) != 2+16 {
 		t.Fatalf("%d orders", len(orders))
 	}
 	for o, mode := range orders {

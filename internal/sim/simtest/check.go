@@ -778,6 +778,7 @@ func (w *World) Audit() {
 	if w.spec.Liar {
 		w.auditLies()
 	}
+	w.auditSlates()
 	for _, h := range w.Hosts {
 		w.auditHost(h)
 	}

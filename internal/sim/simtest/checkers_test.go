@@ -750,6 +750,17 @@ var plantedBugs = []planted{
 			e.Kind = transport.OpRemoteWrite
 		}
 	})},
+	{bug: "an ordered read brings what a later write has written", says: "which was posted behind it", spec: slated, play: slate(func(_ *World, e *transport.Event, later *Op) {
+		if e.Kind == transport.OpRead {
+			fillPattern(e.Buf, later.ID, 0)
+		}
+	})},
+	{bug: "an ordered read brings what nobody has written", says: "is of no operation", spec: slated, play: slate(func(_ *World, e *transport.Event, _ *Op) {
+		if e.Kind == transport.OpRead {
+			e.Buf[300]++
+		}
+	})},
+	{bug: "an ordered write is lost", says: "is older than", spec: slated, play: slate(func(w *World, _ *transport.Event, _ *Op) { clear(w.Hosts[1].slate[:16]) })},
 	{bug: "an addition is told to fail", says: "%v adds nothing: %v%s", spec: counting, play: adds(func(w *World, e *transport.Event) { e.Cause = transport.Aborted })},
 	{bug: "a cancelled addition is told to succeed", says: "succeeds though it was cancelled", spec: counting, play: adds(func(w *World, _ *transport.Event) { w.Hosts[0].reads[0].cancel = true })},
 	{bug: "an old value is fetched twice", says: "fetched the same value", spec: counting, play: adds(func(_ *World, e *transport.Event) { clear(e.Context.(*Op).buf) })},
@@ -1029,6 +1040,25 @@ func commits(change func(*World, *transport.Event)) func(*World) {
 			}
 		}
 		w.Hosts[0].Post(OpSpec{Kind: transport.OpWrite, Peer: 1, Addr: 100, Len: 5000, HasData: true, Level: transport.LevelCommit})
+		w.Settle(5 * time.Second)
+	}
+}
+
+func slated(s *Spec) { s.Slates = true }
+
+// slate plays an ordered read behind a write and before another one, at whose ends something changes.
+func slate(change func(w *World, e *transport.Event, later *Op)) func(*World) {
+	return func(w *World) {
+		s := OpSpec{Kind: transport.OpWrite, Peer: 1, Len: 4096, Ordered: true, Slate: true}
+		w.Hosts[0].Post(s)
+		s.Kind = transport.OpRead
+		w.Hosts[0].Post(s)
+		s.Kind = transport.OpWrite
+		later := w.Hosts[0].Post(s)
+		lie(w.Hosts[0]).told = func(e transport.Event) []transport.Event {
+			change(w, &e, later)
+			return []transport.Event{e}
+		}
 		w.Settle(5 * time.Second)
 	}
 }

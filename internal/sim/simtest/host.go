@@ -85,12 +85,14 @@ type Host struct {
 	sends        []*Op
 	recvs        []*Op
 	reads        []*Op
-	memory       []byte // see expose
-	counters     []byte // see count
-	tallies      []byte // see tally
-	board        []byte // see pin
-	prey         []byte // see feed
-	disk         []byte // what of the board is durable
+	memory       []byte   // see expose
+	counters     []byte   // see count
+	tallies      []byte   // see tally
+	board        []byte   // see pin
+	prey         []byte   // see feed
+	slate        []byte   // see hang
+	marked       []uint64 // see mark
+	disk         []byte   // what of the board is durable
 	regions      []*transport.Region
 	removed      bool      // Unregister was called, in any life
 	kept         [3][]byte // what board, counters and prey were then, in this life
@@ -180,6 +182,7 @@ func (h *Host) start() {
 	h.tally(f)
 	h.pin(f)
 	h.feed(f)
+	h.hang(f)
 	f.Apart(h.Index&1 != 0) // so that both settings meet in every run
 	h.FEP, h.Config = f, f.Config()
 	h.Closed, h.shut = false, nil
@@ -419,6 +422,9 @@ func (h *Host) post(o *Op) bool {
 		o.operate(&op)
 	case o.writes():
 		op.Key, op.RemoteAddr = boardKey, uint64(o.Addr)
+	}
+	if o.Slate && !o.send() {
+		op.Key = slateKey
 	}
 	if o.RUDI {
 		op.Key |= wire.MKeyIdempotent
@@ -729,6 +735,9 @@ func (h *Host) event(now time.Duration, e transport.Event) {
 	if o.match != nil {
 		t := &h.talks[o.match.Host.Index]
 		t.had = max(t.had, o.match.delivery(h.Life()).allSeq)
+		if o.match.Slate {
+			h.mark(o.match)
+		}
 	}
 	w.giveBack(o)
 	if h.onEvent != nil {

@@ -45,6 +45,9 @@ type OpSpec struct {
 	RUDI bool
 	// Small has a read or a write name its memory by a key with OPTIMIZED, so that the small header reaches it.
 	Small bool
+	// Slate has a read or a write access the part of its host on the slate of the peer, and the peer fill a
+	// half of it when it has received a message.
+	Slate bool
 	// WrongRI addresses an endpoint that does not exist.
 	WrongRI bool
 	// Note belongs to the application, which reads it from the Op.
@@ -109,6 +112,7 @@ type Op struct {
 	key       uint64 // of its memory then
 	had       bool   // its target has said that all of it came
 	fetched   uint64 // OpFetch: the old value
+	seen      []byte // what a read of a slate brought
 	toldIn    int    // OpWrite: the life of the target that heard of it last, 0: none
 }
 
@@ -153,7 +157,7 @@ func (s *OpSpec) String() string {
 	for _, f := range []struct {
 		on bool
 		n  string
-	}{{s.HasData, "data"}, {s.Inject, "inject"}, {s.Ordered, "ordered"}, {s.Silent, "silent"}, {s.Fence, "fence"}, {s.Pieces > 0, "iov"}, {s.WrongRI, "wrong-RI"}, {s.RUDI, "rudi"}, {s.Small, "small"},
+	}{{s.HasData, "data"}, {s.Inject, "inject"}, {s.Ordered, "ordered"}, {s.Silent, "silent"}, {s.Fence, "fence"}, {s.Pieces > 0, "iov"}, {s.WrongRI, "wrong-RI"}, {s.RUDI, "rudi"}, {s.Small, "small"}, {s.Slate, "slate"},
 		{s.tagged() && s.AnyClass, "any-tag"}, {s.BySource, "by-source"}} {
 		if f.on {
 			t += " " + f.n

@@ -96,6 +96,10 @@ func (w *World) readEnded(o *Op) {
 		w.Failf("%s: %v ends with %d bytes%s", h.Name(), o, e.Len, unknown(*e))
 	case e.Cause == transport.OK && o.cancel:
 		w.Failf("%s: %v brings its bytes though it was cancelled", h.Name(), o)
+	case e.Cause == transport.OK && o.Slate:
+		if !w.spec.Forged {
+			w.slateRead(o)
+		}
 	case e.Cause == transport.OK:
 		id := memoryID(o.Peer)
 		if o.Key != 0 {
@@ -150,7 +154,7 @@ func (g *generator) idempotents() {
 // readsAndWrites calls f for each read and write of the scenario.
 func (g *generator) readsAndWrites(f func(o *OpSpec)) {
 	for i := range g.sc.Steps {
-		if o := &g.sc.Steps[i].Op; o.Kind == transport.OpRead || o.writes() {
+		if o := &g.sc.Steps[i].Op; (o.Kind == transport.OpRead || o.writes()) && !o.Slate {
 			f(o)
 		}
 	}

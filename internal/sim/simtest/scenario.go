@@ -57,7 +57,7 @@ var kinds = []string{
 	"crash", "close", "pause", "busy", "cancel", "icmp", "converse", "aside", "rounds", "think",
 	"blackout", "hole", "loss", "burst", "drop", "path", "reorder", "reverse", "duplicate", "corrupt", "truncate", "pad", "spike", "jitter", "ce", "rate", "trim",
 	"config", "psn", "samerandom", "driver", "gro", "wake", "buffer", "paths", "mtu", "ipv6", "nocrc", "secure", "rekey", "standard", "credit",
-	"lie", "read", "add", "write", "defer", "lend", "inject", "iov", "ordered", "silent", "data", "level", "wrongri", "small", "big", "shut", "unregister", "endpoints", "abandon",
+	"lie", "read", "add", "write", "slate", "defer", "lend", "inject", "iov", "ordered", "silent", "data", "level", "wrongri", "small", "big", "shut", "unregister", "endpoints", "abandon",
 }
 
 // Generate makes the scenario of a seed.
@@ -116,6 +116,7 @@ func Generate(seed uint64) *Scenario {
 	g.idempotents()
 	g.smalls()
 	g.accessFences()
+	g.slates(n)
 	g.busy()
 	g.credit()
 	slices.SortStableFunc(sc.Steps, func(a, b Step) int { return int(a.At - b.At) })
@@ -751,7 +752,7 @@ func (sc *Scenario) Without(kind string) {
 	case "iov":
 		ops(func(o *OpSpec) { o.Pieces = 0 })
 	case "ordered":
-		ops(func(o *OpSpec) { o.Ordered = false })
+		ops(func(o *OpSpec) { o.Ordered = o.Slate })
 	case "silent":
 		ops(func(o *OpSpec) { o.Silent = false })
 	case "data":
@@ -774,6 +775,8 @@ func (sc *Scenario) Without(kind string) {
 		sc.Steps = slices.DeleteFunc(sc.Steps, func(s Step) bool { return s.Op.Kind == transport.OpRead })
 	case "write":
 		sc.Steps = slices.DeleteFunc(sc.Steps, func(s Step) bool { return s.Op.writes() })
+	case "slate":
+		sc.Steps = slices.DeleteFunc(sc.Steps, func(s Step) bool { return s.Op.Slate })
 	case "add":
 		sc.Steps = slices.DeleteFunc(sc.Steps, func(s Step) bool { return s.Op.adds() })
 	case "wrongri":

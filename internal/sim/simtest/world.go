@@ -59,6 +59,8 @@ type Spec struct {
 	StartPSNFixed bool
 	// SameRandom gives every life of a host the same random numbers, and so the same PDCIDs.
 	SameRandom bool
+	// Slates gives every host memory that others read and write by ordered operations.
+	Slates bool
 	// Forged means that the test forges packets with a correct CRC. Messages may arrive that
 	// nobody sent, so the ledger and all checks that need it are off.
 	Forged bool

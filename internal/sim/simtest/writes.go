@@ -68,6 +68,7 @@ func (w *World) writeEnded(o *Op) {
 	switch {
 	case e.Cause == transport.OK && o.cancel:
 		w.Failf("%s: %v is there though it was cancelled", o.Host.Name(), o)
+	case e.Cause == transport.OK && o.Slate: // later ones may have written over it
 	case e.Cause == transport.OK:
 		if err := checkPattern(w.onBoard(o), o.ID, 0); err != nil && !o.early() {
 			w.Failf("%s: %v succeeds, and is not there: %v", o.Host.Name(), o, err)
@@ -123,7 +124,7 @@ func (w *World) auditBoards() {
 	}
 	owner := map[*Host][]*Op{}
 	for _, o := range w.ops {
-		if o.writes() && o.postSeq != 0 {
+		if o.writes() && o.postSeq != 0 && !o.Slate {
 			owner[w.Hosts[o.Peer]] = append(owner[w.Hosts[o.Peer]], o)
 		}
 		if o.writes() && o.OK() && o.HasData && o.toldIn == 0 && !o.early() && !w.targetEnded(o) {

@@ -11,6 +11,7 @@ type peerUse struct {
 	restarted          uint32 // the sweep in which a message of it that was deferred came again last
 	unheard            int32  // of the dead ones: no answer said so yet
 	bytes              int64
+	captured           int // bytes that its ordered reads have
 	deadHead, deadTail int32
 	unproven           bool // kept and bytes are also counted in SES.unproven
 }

@@ -169,7 +169,7 @@ func (s *SES) endRead(m *send) {
 func (m *send) lacks() bool { return m.read != nil && m.cause == OK && m.read.got < m.read.length() }
 
 // peekAsk is Peek of a read. It returns false while ReadWindow bytes were asked for that did not
-// come, or maxAsked parts by all reads on the PDC.
+// come, or maxDue by all reads on the PDC.
 func (s *SES) peekAsk(h Handle, m *send, mtu uint32) (piece.Piece, bool) {
 	if m.operands != 0 {
 		return m.peekAtomic(h), true
@@ -185,7 +185,7 @@ func (s *SES) peekAsk(h Handle, m *send, mtu uint32) (piece.Piece, bool) {
 	if m.next > rd.got && m.next-rd.got+n > uint32(s.cfg.ReadWindow) {
 		return piece.Piece{}, false
 	}
-	if rd.flow != nil && rd.flow.due+int(rd.step) > maxAsked*int(rd.step) {
+	if rd.flow != nil && rd.flow.due+int(rd.step) > m.maxDue(rd.step) {
 		if !rd.flow.held {
 			rd.flow.held = true
 			s.held = append(s.held, rd.pdc)
@@ -200,6 +200,14 @@ func (s *SES) peekAsk(h Handle, m *send, mtu uint32) (piece.Piece, bool) {
 		s.askSmall(m, &p, mtu)
 	}
 	return p, true
+}
+
+// maxDue is how many bytes the reads on the PDC of m, each packet of step bytes, may have asked for that did not come.
+func (m *send) maxDue(step uint32) int {
+	if m.ordered {
+		return min(maxAsked*int(step), maxAskedOrdered)
+	}
+	return maxAsked * int(step)
 }
 
 // asks is how many bytes the piece at an offset of a read asks for.
@@ -223,7 +231,7 @@ func (s *SES) Asks(h Handle, mtu int) int {
 	}
 	room := max(s.cfg.ReadWindow-int(m.next)+int(m.read.got), 0)
 	if f := m.read.flow; f != nil {
-		room = min(room, max(maxAsked*int(step)-f.due, 0))
+		room = min(room, max(m.maxDue(step)-f.due, 0))
 	}
 	return min((int(m.hdr.ReqLen-m.next)+int(step)-1)/int(step), room/int(step))
 }

@@ -7,7 +7,8 @@ import (
 
 // This file serves the reads of peers (S-RMA-10..16). Each request packet of a read asks for a part.
 // It is answered at once; the part follows in the return direction of the PDC, as soon as the
-// windows let it. The bytes are copied when the packet is made, and again when it is sent again.
+// windows let it. The bytes are copied when the packet is made, and again when it is sent again, unless
+// the read is an ordered one (capture.go).
 
 // A serve is the read of a peer that is being served. Its pieces have its place plus 1 as Msg, which
 // no Handle of a send equals.
@@ -27,8 +28,15 @@ type serve struct {
 	job      uint32
 	user     int32 // its peer's place in SES.peers
 	msgID    uint16
-	gone     bool    // nothing more is to be sent
-	old      []byte  // of a fetching operation: what it returns
+	gone     bool   // nothing more is to be sent
+	old      []byte // of a fetching operation: what it returns; if captured, the bytes from the offset at of the read on
+	at       uint32
+	block    uint32 // of old in SES.captures
+	captured bool
+	part     int32 // it is a part of a read that has a place of its own: that of the read plus 1, else 0
+	parts    int32 // of a read: its first part plus 1, 0: there is none
+	next     int32 // of a part: the neighbours in this list plus 1
+	prev     int32
 	kept     int32   // the operation waits for a receive: its place in SES.in plus 1, else 0
 	commit   uint64  // of a commit: its number
 	pending  bool    // Committed has not told yet what became of it, or no receive has matched it
@@ -69,10 +77,11 @@ type serving struct {
 	owing          []uint32   // PDCs with something to return since the last call of Owing
 	numServes      int
 	unprovenServes int
-	fetched        int    // bytes of old values that are kept
-	buffers        Region // stands for the receives that fetching operations are for
-	commits        map[uint64]*commit
-	lastCommit     uint64
+	capturing
+	fetched    int    // bytes of old values that are kept
+	buffers    Region // stands for the receives that fetching operations are for
+	commits    map[uint64]*commit
+	lastCommit uint64
 }
 
 const (
@@ -142,6 +151,10 @@ func (s *SES) serveRead(src *Source, r *wire.ReqStd) *Result {
 	if len(q.q)-q.head >= maxReturns {
 		return s.nack()
 	}
+	captures := src.Ordered && g.loan == nil
+	if captures && !s.mayCapture(src, int(n)) {
+		return s.nack()
+	}
 	if !known {
 		if i = s.newServe(src, r, g, q); i == none {
 			return s.nack()
@@ -149,8 +162,11 @@ func (s *SES) serveRead(src *Source, r *wire.ReqStd) *Result {
 	}
 	sv := s.serves.at(i)
 	sv.asked += uint32(n)
-	sv.queued++
 	sv.epoch = s.epoch
+	if captures {
+		i = s.capture(src, i, sv, uint32(off), uint32(n))
+	}
+	s.serves.at(i).queued++
 	q.add(ret{serve: i, off: uint32(off), len: uint32(n)})
 	s.owe(src.PDC, q)
 	return s.done(r.ReqLen)
@@ -257,8 +273,7 @@ func (s *SES) newServe(src *Source, r *wire.ReqStd, g *Region, q *returns) int32
 func (s *SES) proveAccesses(peer uint32) {
 	for i := range s.serves.used {
 		if sv := s.serves.at(i); sv.region != nil && sv.peer == peer && sv.unproven {
-			sv.unproven = false
-			s.unprovenServes--
+			s.proveServe(sv)
 		}
 	}
 	for i := range s.in.used {
@@ -362,7 +377,7 @@ func (s *SES) encodeReturn(b []byte, p piece.Piece) []byte {
 		return h.Append(b)
 	}
 	if sv.old != nil {
-		return append(h.Append(b), sv.old[p.Off:p.Off+p.Len]...)
+		return append(h.Append(b), sv.old[p.Off-sv.at:][:p.Len]...)
 	}
 	if !sv.region.Live() {
 		h.RC, h.PayloadLen, h.ModLen = wire.RCBadMKey, 0, 0
@@ -409,7 +424,14 @@ func (s *SES) failedServe(h Handle) {
 
 // endServe frees a read of which all was sent and answered.
 func (s *SES) endServe(i int32, sv *serve) {
-	if sv.open != 0 || sv.queued != 0 || (sv.asked != sv.length || sv.pending) && !sv.gone {
+	if sv.open != 0 || sv.queued != 0 || sv.parts != 0 || (sv.asked != sv.length || sv.pending) && !sv.gone {
+		return
+	}
+	if sv.captured {
+		s.uncapture(sv)
+	}
+	if sv.part != 0 {
+		s.endPart(i, sv)
 		return
 	}
 	key := serveKey{sv.pdc, sv.msgID}
@@ -451,26 +473,39 @@ func (s *SES) wasRead(ep EndpointID, g *Region, peer, initiator, n uint32) {
 	}
 }
 
-// stopServe sends no more of a read.
+// stopServe sends no more of a read. That of a part stops the read.
 func (s *SES) stopServe(i int32, sv *serve) {
+	if sv.part != 0 {
+		if read := s.serves.at(sv.part - 1); !read.gone {
+			s.stopServe(sv.part-1, read)
+			return
+		}
+		s.endServe(i, sv)
+		return
+	}
 	if sv.kept != 0 {
 		s.dropKept(sv)
 	}
-	if sv.queued > 0 {
+	if sv.queued > 0 || sv.parts != 0 {
 		q := s.returning(sv.pdc)
 		keep := q.q[:0]
 		for _, r := range q.q[q.head:] {
-			if r.serve != i {
+			if of := s.serves.at(r.serve); r.serve != i && of.part != i+1 {
 				keep = append(keep, r)
 			} else {
 				q.bytes -= int(r.len)
+				of.queued--
 			}
 		}
-		q.q, q.head, sv.queued = keep, 0, 0
+		q.q, q.head = keep, 0
 	}
 	sv.gone = true
 	if !sv.small {
 		delete(s.serveOf, serveKey{sv.pdc, sv.msgID})
+	}
+	if sv.parts != 0 {
+		s.stopParts(sv)
+		return
 	}
 	s.endServe(i, sv)
 }
@@ -482,8 +517,11 @@ func (s *SES) unserve(pdc uint32) {
 		return
 	}
 	for i := int32(0); q.serves > 0 && i < s.serves.used; i++ {
-		if sv := s.serves.at(i); sv.region != nil && sv.pdc == pdc {
+		if sv := s.serves.at(i); sv.region != nil && sv.pdc == pdc && sv.part == 0 {
 			sv.open = 0
+			for j := sv.parts; j != 0; j = s.serves.at(j - 1).next {
+				s.serves.at(j - 1).open = 0
+			}
 			s.stopServe(i, sv)
 		}
 	}
@@ -496,7 +534,7 @@ func (s *SES) sweepServes() {
 		return
 	}
 	for i := range s.serves.used {
-		if sv := s.serves.at(i); sv.region != nil && sv.queued == 0 && s.expired(sv.epoch) && !sv.gone && !sv.pending {
+		if sv := s.serves.at(i); sv.region != nil && sv.queued == 0 && sv.part|sv.parts == 0 && s.expired(sv.epoch) && !sv.gone && !sv.pending {
 			s.Stats.Expired++
 			s.stopServe(i, sv)
 		}

@@ -349,6 +349,7 @@ func New(cfg Config) *SES {
 	s.byPeer.init(512, 1, func(u int32) uint32 { return s.hash(uint64(s.peers.at(u).peer), 2) })
 	s.store.init(int((cfg.UnexpectedBytes+chunkLen-1)/chunkLen) + numClasses)
 	s.copies.init(0)
+	s.captures.init(0)
 	s.deferring.init(cfg.DeferrableMin, uint16(s.hash(uint64(cfg.FirstID), 4)))
 	s.lending.init(cfg.RendezvousMin, s.deferMin)
 	first, _ := s.Open(cfg.EndpointConfig) // cannot fail: there is no other endpoint
