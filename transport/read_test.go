@@ -324,7 +324,7 @@ func TestT13NeverTakesReturnData(t *testing.T) {
 }
 
 func TestSmallReadsComeInTheACK(t *testing.T) {
-	// S-RMA-12: up to 16 bytes of a read, or of old values, come in the ACK of the request, guaranteed:
+	// S-RMA-12, S-RMA-14: up to 16 bytes of a read, or of old values, come in the ACK of the request, guaranteed:
 	// ACKs that are lost come again with the same bytes, and nothing is executed twice.
 	for _, ordered := range []bool{false, true} {
 		p := newPipe(t, nil)

@@ -679,7 +679,7 @@ func TestForeignJobIsRefused(t *testing.T) {
 
 func TestOtherEndpointOfTheAddressIsRefused(t *testing.T) {
 	t.Parallel()
-	// R-ERR-22, R-ERR-23: BAD_PID, BAD_INDEX.
+	// S-ADDR-01, R-ERR-22, R-ERR-23: BAD_PID, BAD_INDEX.
 	r := newRig(t, nil)
 	a, b := r.node(), r.node()
 	name, err := b.Name()

@@ -16,7 +16,7 @@ import (
 )
 
 // Here a target answers each return code that it can produce, and the initiator must hear it whatever is lost: an error is a
-// guaranteed response (S-RSP-02, S-RMA-15). What no program of this implementation sends, the path makes of what is sent.
+// guaranteed response. What no program of this implementation sends, the path makes of what is sent.
 
 // A refusal is an operation that its target answers with an error.
 type refusal struct {
