@@ -622,3 +622,63 @@ func TestConversationCountsAnew(t *testing.T) {
 	}
 	c.rest()
 }
+
+// A message of several packets that nobody waits for does without an ACK until another one asks, or until
+// a millisecond of silence: it is not taken for lost before.
+func TestNobodyWaits(t *testing.T) {
+	c := newChat(t)
+	c.rounds(10)
+	c.rest()
+	post := func(unhurried bool) {
+		n := 2 * int(c.a.peers[c.toB].mtu)
+		c.post(c.b, Op{Kind: OpRecv, Buf: make([]byte, n)})
+		c.post(c.a, Op{Kind: OpSend, Peer: c.toB, RI: 15, Buf: make([]byte, n), Unhurried: unhurried})
+		for range 20 {
+			c.now += time.Microsecond
+			c.look()
+		}
+	}
+	at := func(want int) {
+		t.Helper()
+		if n := c.a.Sends(); n != want {
+			t.Fatalf("%d sends are in flight, want %d", n, want)
+		}
+	}
+	post(true)
+	at(1)
+	post(true)
+	at(2)
+	post(false)
+	at(0) // its ACK is for those before it, too
+	for range 7 {
+		post(true)
+	}
+	at(7)
+	post(true)
+	at(0) // the target sends an ACK after sixteen packets in any case
+
+	post(true)
+	since := c.now
+	if c.rest(); c.now-since < 900*time.Microsecond || c.now-since > 1100*time.Microsecond {
+		t.Errorf("silence counts after %v", c.now-since)
+	}
+	n := 2 * int(c.a.peers[c.toB].mtu)
+	for _, unhurried := range []bool{false, true} { // somebody waits for the first, which is still queued
+		c.post(c.b, Op{Kind: OpRecv, Buf: make([]byte, n)})
+		c.post(c.a, Op{Kind: OpSend, Peer: c.toB, RI: 15, Buf: make([]byte, n), Unhurried: unhurried})
+	}
+	for range 20 {
+		c.now += time.Microsecond
+		c.look()
+	}
+	at(0)
+
+	before := c.a.Stats()
+	post(true)
+	post(false)
+	c.a.Advance(c.now)
+	if s := c.a.Stats(); s.RtxProbe+s.RtxRTO != 0 || s.TxData-before.TxData != 4 {
+		t.Errorf("sent again: %+v", s)
+	}
+	c.checkIdle()
+}
