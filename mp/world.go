@@ -539,25 +539,17 @@ func (r *request) long() {
 	r.msg.Iov = r.iov[:r.niov]
 }
 
-// unhurried reports whether the ACK of a send may come later: nobody waits for a copied one. Shorter ones
-// take one packet, for which that changes nothing.
-func (r *request) unhurried() bool { return r.detached && len(r.buf) >= 4096 }
-
 // postSend is post of a send. r may be in another life when it returns.
 func (w *World) postSend(r *request) (err error) {
 	p := &w.peers[r.peer]
 	switch {
 	case w.instead != nil:
 		err = w.instead(r)
-	case r.niov == 0 && r.flags == 0 && !r.unhurried():
+	case r.niov == 0 && r.flags == 0:
 		err = w.ep.TSend(r.buf, r.msg.Addr, r.msg.Tag, r)
 	default:
 		r.long()
-		flags := r.flags
-		if r.unhurried() {
-			flags |= uet.Unhurried
-		}
-		err = w.ep.TSendMsg(&r.msg, flags)
+		err = w.ep.TSendMsg(&r.msg, r.flags)
 	}
 	if err == nil {
 		p.sent.Add(1)

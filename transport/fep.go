@@ -201,11 +201,6 @@ func (f *FEP) Post(now time.Duration, op *Op) error {
 		p.turnAway()
 		f.heed()
 	}
-	if !op.Unhurried {
-		ln.knows &^= laneCalm
-	} else if ln.q.len() == 0 {
-		ln.knows |= laneCalm
-	}
 	answer := p.speak(sends)
 	f.talks.answer = answer && p.talk.goesOn
 	p.talk.answer = answer && op.Level < LevelDelivery && !op.Visible // otherwise somebody waits for the completion

@@ -126,7 +126,7 @@ func (f *FEP) promised(p *pds.PDC, h ses.Handle, rsp *wire.Rsp) {
 	f.ses.Answered(h, rsp)
 	f.ses.Promised(h, p.Slot)
 	if f.ses.Deferred(h) {
-		f.lanes[p.Slot].knows |= laneAsked // PDS asks the target for signs of life, and so gives some
+		f.lanes[p.Slot].asked = true // PDS asks the target for signs of life, and so gives some
 	}
 }
 
@@ -343,7 +343,7 @@ func (u *owner) Pending(p *pds.PDC) bool {
 func (u *owner) Awaits(p *pds.PDC) bool { return u.ses.Awaits(p.Slot) || u.ses.Reading(p.Slot) }
 
 func (u *owner) Asked(p *pds.PDC) bool {
-	return int(p.Slot) < len(u.lanes) && u.lanes[p.Slot].pdc == p && u.lanes[p.Slot].knows&laneAsked != 0
+	return int(p.Slot) < len(u.lanes) && u.lanes[p.Slot].pdc == p && u.lanes[p.Slot].asked
 }
 
 func (u *owner) Expects(msg uint32) bool { return u.ses.Expects(ses.Handle(msg)) }

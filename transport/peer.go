@@ -82,16 +82,8 @@ type lane struct {
 	data  bool  // listed in peer.data
 	owing bool  // listed in peer.owing
 	early bool  // listed in agenda.early
-	knows laneMarks
+	asked bool  // a read was queued
 }
-
-// laneMarks are marks of a lane.
-type laneMarks uint8
-
-const (
-	laneAsked laneMarks = 1 << iota // a read was queued
-	laneCalm                        // nobody waits for what is queued
-)
 
 // Peer returns the PeerID of an address, always the same one for the same address. known
 // says that the application inserted the address into its address vector (KnownPeersOnly).

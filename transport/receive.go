@@ -386,7 +386,7 @@ func (f *FEP) ackOf(p *pds.PDC, b []byte) {
 			f.pds.ReceiveAckOf(&f.rx.in, nil, a, nil) // of a PDC that is gone
 			return
 		}
-		if p.Initiator() && f.lanes[p.Slot].knows&laneAsked != 0 && !p.AnswersCtl(a) {
+		if p.Initiator() && f.lanes[p.Slot].asked && !p.AnswersCtl(a) {
 			f.readAck(p, a, b)
 			return
 		}

@@ -20,7 +20,7 @@ func (f *FEP) asks(h ses.Handle, ln *lane) bool {
 	if !f.ses.On(h, ln.pdc.Slot) {
 		return false
 	}
-	ln.knows |= laneAsked
+	ln.asked = true
 	return f.ses.Bare(h)
 }
 

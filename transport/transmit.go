@@ -433,8 +433,7 @@ func (f *FEP) drain(now time.Duration, p *peer, ln *lane) laneState {
 		path = f.pathFor(now, p, pdc)
 	}
 	last := -1     // offset of this PDC's newest request in the train
-	data := -1     // where the newest packet of a message begins
-	whole := false // it is a whole message
+	whole := false // that request is a whole message
 	state := laneDry
 	if pdc.Lost() {
 		var ok bool
@@ -482,7 +481,7 @@ func (f *FEP) drain(now time.Duration, p *peer, ln *lane) laneState {
 			f.askAck()
 		}
 		f.stats.TxData++
-		last, data, whole = f.out.off, f.out.off, pc.Last() && pc.Off == 0
+		last, whole = f.out.off, pc.Last() && pc.Off == 0
 		ln.bytes -= int(pc.Len)
 		if !pc.Last() {
 			ln.begun = max(ln.begun, 1)
@@ -506,7 +505,7 @@ func (f *FEP) drain(now time.Duration, p *peer, ln *lane) laneState {
 		}
 		// Nothing more follows: the newest packet asks for an ACK
 		// (docs/architecture.md#a-turn-and-what-waits).
-		if last >= 0 && last == f.out.off && !(ln.knows&laneCalm != 0 && last == data && pdc.Calm(now)) && !f.lags(now, p, pdc, whole && f.out.n == 1) {
+		if last >= 0 && last == f.out.off && !f.lags(now, p, pdc, whole && f.out.n == 1) {
 			f.askAck()
 		}
 		if pdc.State() == pds.Quiesce && ln.begun == 0 && !pdc.Voids() && f.todo.stopped[pdc] == nil && !f.ses.Reading(pdc.Slot) {

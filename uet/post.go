@@ -299,7 +299,7 @@ func (ep *Endpoint) txDefaultsOf(flags fi.Flags) (*txDefaults, error) {
 }
 
 const (
-	txCallFlags = Unhurried | fi.Completion | fi.Inject | fi.More | fi.RemoteCQData | fi.Fence | fi.Levels
+	txCallFlags = fi.Completion | fi.Inject | fi.More | fi.RemoteCQData | fi.Fence | fi.Levels
 	rxCallFlags = fi.Completion | fi.More | fi.MultiRecv | fi.TransmitComplete | fi.DeliveryComplete
 )
 
@@ -310,11 +310,6 @@ const (
 	opRemote                    // what a peer did to a region of this side
 )
 
-// Unhurried is a flag of the calls with flags that only this provider has. Nobody waits for the completion:
-// of a message that takes several packets the peer is asked for an ACK by a later message, or after a
-// millisecond of silence. Fewer ACKs travel, and the completion comes as late.
-const Unhurried fi.Flags = 1 << 63
-
 // A plan is what the flags of a send mean.
 type plan struct {
 	level  transport.Level
@@ -322,7 +317,6 @@ type plan struct {
 	silent bool
 	more   bool
 	fence  bool
-	calm   bool
 }
 
 // flags are those of the operation.
@@ -341,7 +335,6 @@ func (ep *Endpoint) planOf(flags fi.Flags) (plan, error) {
 		silent: ep.txq.selective && flags&fi.Completion == 0,
 		more:   flags&fi.More != 0,
 		fence:  flags&fi.Fence != 0,
-		calm:   flags&Unhurried != 0,
 	}
 	switch { // R-CMPL-15: the strongest wins
 	case flags&fi.Levels&^kindOf(ep.info.Ep.Type).levels != 0:
@@ -554,7 +547,7 @@ func (p *posts) send(op *transport.Op, dest fi.Addr, pl *plan) error {
 		return ep.refused(err)
 	}
 	op.Level, op.Inject, op.Ordered, op.Fence = pl.level, inject, ordered, pl.fence
-	op.Visible, op.Unhurried = ep.visible, pl.calm
+	op.Visible = ep.visible
 	op.Flags = pl.flags()
 	if ep.managed && !ep.txq.q.Reserve(1) { // R-CQ-127
 		return ep.refused(fi.EAGAIN)

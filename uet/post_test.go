@@ -54,9 +54,6 @@ func TestEveryPostingCall(t *testing.T) {
 		{"tsendmsg", func() error {
 			return a.TSendMsg(&TMsg{Iov: iov, Addr: toB, Tag: tag, Context: "tx", Data: data}, fi.RemoteCQData|fi.Completion)
 		}, true, true, false},
-		{"tsendmsg unhurried", func() error {
-			return a.TSendMsg(&TMsg{Iov: iov, Addr: toB, Tag: tag, Context: "tx"}, Unhurried)
-		}, true, false, false},
 		{"tinject", func() error { return a.TInject(msg, toB, tag) }, true, false, true},
 		{"tinjectdata", func() error { return a.TInjectData(msg, data, toB, tag) }, true, true, true},
 	} {
@@ -513,7 +510,6 @@ func TestPlan(t *testing.T) {
 		{name: "selective", selective: true, want: plan{level: transport.LevelTransmit, silent: true}},
 		{name: "selective, asked", selective: true, flags: fi.Completion, want: plan{level: transport.LevelTransmit}},
 		{name: "more", flags: fi.More, want: plan{level: transport.LevelTransmit, more: true}},
-		{name: "unhurried", flags: Unhurried, want: plan{level: transport.LevelTransmit, calm: true}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			ep := &Endpoint{txq: binding{selective: c.selective}}

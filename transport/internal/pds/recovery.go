@@ -48,11 +48,7 @@ func (p *PDC) tailFloor() time.Duration {
 
 // silence is the part of tailTime that depends on measured round trips only.
 func (tx *txDir) silence(ackDelay time.Duration) time.Duration {
-	least := silenceLeast
-	if tx.ask == askNobody {
-		least = calmTime
-	}
-	return max(min(2*tx.rtt, 4*tx.minRTT)+2*ackDelay, least)
+	return max(min(2*tx.rtt, 4*tx.minRTT)+2*ackDelay, silenceLeast)
 }
 
 // silenceLeast is the least silence: about the delay of a scheduler on a busy machine.

@@ -8,15 +8,6 @@ import (
 	"github.com/uetkit/uetkit/transport/wire"
 )
 
-// An asking says who wants an ACK of the newest packet.
-type asking uint8
-
-const (
-	askUser   asking = iota
-	askCCC           // the congestion context, too
-	askNobody        // Calm: silence behind it counts later
-)
-
 // txDir is the sending direction of a PDC. Its fields are ordered by cache lines, as those
 // of a PDC.
 type txDir struct {
@@ -54,7 +45,7 @@ type txDir struct {
 	askOwed   bool          // an ACK_REQ for una is owed
 	clearOwed bool          // a CLEAR is owed: the peer waits for it
 	greet     bool          // no packet has named the target's PDCID yet, and one is owed
-	ask       asking        // who wants an ACK of the newest packet
+	wantAR    bool          // the congestion context wants an ACK of the newest packet
 	rough     bool          // holeAt, waitFor, rnrSince, shortSince or tookBack may not be 0
 	burst     uint8         // PROBEs sent in the current burst; the last has probeID
 	patience  uint8         // how often the path reordered more than assumed, bounded
@@ -234,7 +225,7 @@ func (p *PDC) Soon(n int) bool {
 // should ask for an ACK.
 func (p *PDC) Nearly() bool {
 	tx := &p.tx
-	return tx.ask == askCCC || tx.nxt.Sub(tx.cack) > tx.window || tx.nxt.Sub(tx.una) >= int32(p.t.cfg.TxWindow)
+	return tx.wantAR || tx.nxt.Sub(tx.cack) > tx.window || tx.nxt.Sub(tx.una) >= int32(p.t.cfg.TxWindow)
 }
 
 // MayLag reports whether the packet just pushed may be sent without AR, because a later ACK
@@ -246,21 +237,6 @@ func (p *PDC) MayLag(now time.Duration) bool {
 	return p.state == Established && !tx.rough && tx.flight == tx.nxt.Sub(tx.una) && tx.rtt != 0 && tx.minRTT < lagTime &&
 		now-tx.progress < lagTime && !p.Nearly()
 }
-
-// Calm is MayLag for packets whose ACK nobody waits for: if they may do without AR, silence behind them
-// counts only after calmTime.
-func (p *PDC) Calm(now time.Duration) bool {
-	tx := &p.tx
-	if p.state != Established || tx.rough || tx.flight != tx.nxt.Sub(tx.una) || tx.rtt == 0 || tx.minRTT >= lagTime || now-tx.progress >= calmTime || p.Nearly() {
-		return false
-	}
-	tx.ask = askNobody
-	return true
-}
-
-// calmTime is how long an ACK may take that nobody waits for. Arbitrary: ranks that compute between two
-// collectives are asked a thousand times a second at most.
-const calmTime = time.Millisecond
 
 // lagTime bounds the round trip to the peer, and the time without progress, up to which
 // packets may lag. It is no more than the least silence that counts as a loss.

@@ -122,13 +122,10 @@ func (p *PDC) Push(now time.Duration, what piece.Piece, n int, path uint8) {
 	if tx.nxt.Sub(p.start) == t.cfg.MaxRange {
 		t.rangeUsed(now, p)
 	}
-	tx.ask = askUser
-	if p.ccc != nil && p.ccc.OnSend(now, n) {
-		tx.ask = askCCC
-	}
 	if p.heapAt > now+t.tailLeast {
 		p.armTail(now)
 	}
+	tx.wantAR = p.ccc != nil && p.ccc.OnSend(now, n)
 }
 
 // rangeUsed ends a PDC in order that has used MaxRange PSNs (F34). A message that has begun goes on.

@@ -51,8 +51,6 @@ type Op struct {
 	// Optimized says that the peer takes small request headers (wire.CapOptimized). A write or a read goes
 	// with one if it can (R-RMA-13).
 	Optimized bool
-	// Unhurried says that nobody waits for the completion of a send: the peer is asked for its ACK later.
-	Unhurried bool
 	// AMO says what an atomic operation does; nil for others.
 	AMO *AMO
 	// Inject copies the bytes at once: the caller may reuse them when Send returns.
