@@ -7,18 +7,25 @@ package ses
 
 // maxCaptured bounds the bytes of all peers that are kept so, maxCapturedPeer those of one,
 // maxCapturedUnproven those of sources that may be forged. A part counts as its length rounded up to a
-// power of two of at least 64 bytes. A request beyond a bound is refused (NACK 09), and comes again; those
+// power of two of at least leastCaptured, so a peer has 4096 parts at most. maxParts bounds the parts of all
+// peers, so that other reads find places. A request beyond a bound is refused (NACK 09), and comes again; those
 // behind it wait, as order demands. This side asks for no more than maxAskedOrdered ahead.
 const (
 	maxCaptured         = 64 << 20
 	maxCapturedPeer     = 4 << 20
 	maxCapturedUnproven = 1 << 20
 	maxAskedOrdered     = maxCapturedPeer / 2
+	leastCaptured       = 1 << 10
+	maxParts            = maxServes / 2
 )
+
+// captureClass is the class of the block for n bytes that are kept.
+func captureClass(n int) int { return classOf(max(n, leastCaptured)) }
 
 // capturing holds what is kept.
 type capturing struct {
 	captures         arena
+	parts            int // places in serves that are parts of reads
 	captured         int // bytes of blocks in use
 	capturedUnproven int // what of them is of sources that may be forged
 }
@@ -32,7 +39,8 @@ func (s *SES) mayCapture(src *Source, n int) bool {
 	if src.Unproven {
 		most = min(most, maxCapturedUnproven-s.capturedUnproven)
 	}
-	return 1<<(classOf(n)+minBlock) <= most && s.numServes+2 <= maxServes
+	c := captureClass(n)
+	return 1<<(c+minBlock) <= most && s.captures.fits(c) && s.parts < maxParts && s.numServes+2 <= maxServes
 }
 
 // capture copies n bytes at the offset off of the read i, for which there is room. It returns the place of the
@@ -42,7 +50,7 @@ func (s *SES) capture(src *Source, i int32, sv *serve, off, n uint32) int32 {
 	if n != sv.length {
 		i, sv = s.newPart(src, i, sv, n)
 	}
-	sv.captured, sv.at, sv.block = true, off, s.captures.block(classOf(int(n)))
+	sv.captured, sv.at, sv.block = true, off, s.captures.block(captureClass(int(n)))
 	mem := s.captures.mem(sv.block)
 	sv.old = sv.region.Append(mem[:0], base, uint64(n))
 	s.captured += len(mem)
@@ -76,6 +84,7 @@ func (s *SES) newPart(src *Source, i int32, read *serve, n uint32) (int32, *serv
 	}
 	read.parts = j + 1
 	s.numServes++
+	s.parts++
 	return j, p
 }
 
@@ -91,6 +100,7 @@ func (s *SES) endPart(i int32, p *serve) {
 		s.serves.at(p.next - 1).prev = p.prev
 	}
 	s.numServes--
+	s.parts--
 	p.region = nil
 	s.serves.put(i)
 	s.endServe(p.part-1, read)

@@ -87,7 +87,7 @@ func TestOrderedReadKeepsItsBytes(t *testing.T) {
 		c := newCaptureRig(t, single)
 		was := bytes.Clone(c.mem)
 		c.asks(1, 1000, 3500)
-		c.wantCaptured(3*1024 + 512)
+		c.wantCaptured(4 * 1024)
 		clear(c.mem)
 		if res := c.ask(ordered, 2, 0, 16, 16); !single && (res.Rsp.Opcode != wire.RspWithData || !bytes.Equal(res.Data, make([]byte, 16))) {
 			t.Fatalf("%+v", res)
@@ -103,7 +103,7 @@ func TestOrderedReadKeepsItsBytes(t *testing.T) {
 		}
 		for i, p := range out {
 			c.Answered(Handle(p.Msg), nil)
-			c.wantCaptured([]int{3584, 2560, 2560, 1536, 1536, 512, 0}[i])
+			c.wantCaptured([]int{4096, 3072, 3072, 2048, 2048, 1024, 0}[i])
 		}
 		if !single {
 			c.wantEvent(EvRemoteRead, OK, nil, 3500)
@@ -206,6 +206,12 @@ func TestCaptureBounds(t *testing.T) {
 	c.captured = maxCaptured - 8191
 	refused("all", ordered, 1, 0)
 	c.captured = 0
+	c.parts = maxParts
+	refused("parts", ordered, 1, 0)
+	c.parts = 0
+	c.captures.limit = -1
+	refused("memory", ordered, 1, 0)
+	c.captures.limit = maxCaptured/chunkLen + numClasses
 	for i := range maxCapturedPeer / 32768 {
 		c.asks(uint16(2+i), 8192, 32768)
 	}
@@ -254,4 +260,43 @@ func TestOrderedReadsAskForLess(t *testing.T) {
 	if n != maxAskedOrdered/8192 {
 		t.Errorf("%d packets ask, want %d", n, maxAskedOrdered/8192)
 	}
+}
+
+// Parts of a byte count as leastCaptured, so that one peer does not take all places of reads.
+func TestCaptureOfBytes(t *testing.T) {
+	c := newCaptureRig(t, false)
+	for off := uint32(0); ; off++ {
+		if res := c.ask(ordered, 1, off, 1, 64<<10); res.Nack != 0 {
+			if off != maxCapturedPeer/leastCaptured {
+				t.Errorf("refused after %d parts", off)
+			}
+			return
+		}
+	}
+}
+
+// Ordered reads may be asked for in turn: a part that takes the place of a read that has ended is not taken
+// for a read.
+func TestOrderedReadsInTurn(t *testing.T) {
+	c := newCaptureRig(t, false)
+	was := bytes.Clone(c.mem)
+	ask := func(msg uint16, off, length uint32) {
+		t.Helper()
+		if res := c.ask(ordered, msg, off, 1000, length); res.Nack != 0 || res.Rsp.RC != wire.RCOK {
+			t.Fatalf("%d: %+v", msg, res)
+		}
+	}
+	ask(1, 0, 4000)
+	ask(2, 0, 2000)
+	ask(2, 1000, 2000)
+	for _, p := range c.send(was, 1000) {
+		c.Answered(Handle(p.Msg), nil) // the second read ends
+	}
+	for off := uint32(1000); off < 4000; off += 1000 {
+		ask(1, off, 4000)
+	}
+	for _, p := range c.send(was, 1000) {
+		c.Answered(Handle(p.Msg), nil)
+	}
+	c.wantCaptured(0)
 }

@@ -86,3 +86,33 @@ func heapInUse() uint64 {
 	runtime.ReadMemStats(&m)
 	return m.HeapInuse
 }
+
+// What a peer offers again and again under one key makes no long chain in which others are looked for, and
+// the latest is found.
+func TestOffersOfOneMemory(t *testing.T) {
+	const n = 5000
+	g := newRig(t, func(cfg *Config) { cfg.UnexpectedMsgs, cfg.UnexpectedShare = 1<<20, 1 })
+	for i := range n {
+		pkt := g.req(func(r *wire.ReqStd) {
+			r.Opcode, r.MsgID, r.ReqLen, r.Match = wire.OpRendezvousTSend, uint16(i), 1<<20, uint64(i)
+			r.Flags |= single
+		})
+		if r := g.deliver(Source{Peer: 1, PDC: 1}, wire.Rendezvous{ReadMatch: 7}.Append(pkt)); r.Nack != 0 {
+			t.Fatalf("message %d is refused: %v", i, r.Nack)
+		}
+	}
+	longest := 0
+	for b := range uint32(len(g.named.buckets)) {
+		k := 0
+		for i := g.named.first(b); i != none; i = g.named.next(i) {
+			k++
+		}
+		longest = max(longest, k)
+	}
+	if longest > 30 {
+		t.Errorf("%d of %d offers are in one chain", longest, n)
+	}
+	if _, m := g.lent(lentKey{1, 7}); m == nil || m.tag != n-1 {
+		t.Errorf("found %+v, want the latest", m)
+	}
+}

@@ -45,9 +45,12 @@ func (s *SES) deferralHash(m *inmsg) uint32 { return s.pdcHash(m.pdc, m.msgID) }
 
 func (s *SES) tokenHash(peer, token uint32) uint32 { return s.hash(uint64(token), 1<<32|uint64(peer)) }
 
-// nameHash is the hash of a message in named.
-func (s *SES) nameHash(m *inmsg) uint32 {
-	if m.isPull() {
+// nameHash is the hash of the message at a place in named.
+func (s *SES) nameHash(i int32, m *inmsg) uint32 {
+	switch {
+	case m.isPull() && s.pullOf(m).is&pullOld != 0:
+		return s.hash(uint64(i), 6) // nobody looks for it
+	case m.isPull():
 		return s.lentHash(lentKey{m.peer, s.pullOf(m).key})
 	}
 	return s.tokenHash(m.peer, m.token)
@@ -189,7 +192,7 @@ func (s *SES) keepHeader(r *wire.ReqStd, tag uint64) *Result {
 	}
 	s.countKept(pu, 1, 0)
 	s.deferrals.add(i, s.deferralHash(m))
-	s.named.add(i, s.nameHash(m))
+	s.named.add(i, s.nameHash(i, m))
 	s.list(i, m)
 	s.contend()
 	s.Stats.Unexpected++
@@ -357,11 +360,11 @@ func (s *SES) waitsOf(r *recv, peer uint32, look *int) int32 {
 // if there is no room for its header.
 func (s *SES) putBack(i int32, m *inmsg) bool {
 	p := s.pullOf(m)
-	if pu := s.peers.at(m.user); p.matched {
+	if pu := s.peers.at(m.user); p.is&pullMatched != 0 {
 		if !s.grants(pu, 0) {
 			return false
 		}
-		p.matched = false
+		p.is &^= pullMatched
 		pu.pulls--
 		s.countKept(pu, 1, 0)
 	}
@@ -499,7 +502,7 @@ func (s *SES) unoffer(i int32, m *inmsg) *peerUse {
 	s.named.remove(i)
 	s.deferrals.remove(i)
 	pu := s.peers.at(m.user)
-	if !m.isPull() || !s.pullOf(m).matched {
+	if !m.isPull() || s.pullOf(m).is&pullMatched == 0 {
 		s.countKept(pu, -1, 0)
 	}
 	if m.isPull() {

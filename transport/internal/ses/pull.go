@@ -28,10 +28,18 @@ type pull struct {
 	in       int32  // its place in incoming.in
 	read     Handle // the send that reads, 0: none
 	gen      uint8
-	known    bool  // its first packet by offset came
-	matched  bool  // it had a receive when it came: it counts in peerUse.pulls, not as a kept message
+	is       pullMarks
 	tries    uint8 // reads that failed and were begun anew
 }
+
+// pullMarks are what is known of a pull.
+type pullMarks uint8
+
+const (
+	pullKnown   pullMarks = 1 << iota // its first packet by offset came
+	pullMatched                       // it had a receive when it came: it counts in peerUse.pulls, not as a kept message
+	pullOld                           // a later offer of its peer names the same memory
+)
 
 // noPull is the token of a rendezvous send that has no pull any more.
 const noPull = 1<<32 - 1
@@ -43,7 +51,7 @@ func (p *pull) announce(x wire.Rendezvous) {
 
 // from is the first byte to be read: of a message that had a receive when it came the eager part was placed.
 func (p *pull) from() uint32 {
-	if p.matched {
+	if p.is&pullMatched != 0 {
 		return p.eager
 	}
 	return 0
@@ -153,7 +161,7 @@ func (s *SES) rendezvousRequest(r *wire.ReqStd, data []byte) *Result {
 	quiet := s.more(m).quiet
 	if p := s.pullOf(m); som {
 		p.announce(ext)
-		p.known = true
+		p.is |= pullKnown
 	}
 	if s.eager(i, m, r, uint32(off), data); quiet {
 		return s.nothingNew()
@@ -198,7 +206,7 @@ func (s *SES) eagerDiffers(m *inmsg, r *wire.ReqStd, som bool, off, n uint32) bo
 	}
 	p := s.pullOf(m)
 	all := p.eager
-	if !p.known {
+	if p.is&pullKnown == 0 {
 		return false // of the first packet itself its extension was checked; what came before it, when it comes
 	}
 	return uint64(off)+uint64(n) > uint64(all) || got > uint64(all) || got == uint64(all) && s.more(m).edges+s.span(off, n) != s.span(0, all)
@@ -278,7 +286,9 @@ func (s *SES) beginPull(r *wire.ReqStd, ext wire.Rendezvous, known bool, off uin
 		return s.special(wire.ListOverflow, 0) // S-RDV-07
 	}
 	i, m, p := s.newPull(r, ext, u, tag)
-	p.known, p.matched = known, true
+	if p.is = pullMatched; known {
+		p.is |= pullKnown
+	}
 	m.state = inBound
 	in := s.widen(m)
 	in.bufOff, in.began, in.recv = r.BufOff, src.Now, rv
@@ -312,7 +322,7 @@ func (s *SES) newPull(r *wire.ReqStd, ext wire.Rendezvous, u int32, tag uint64) 
 	src := &s.src
 	i, k := s.in.get(), s.pulls.get()
 	m, p := s.in.at(i), s.pulls.at(k)
-	*p = pull{in: i, job: r.JobID, known: true}
+	*p = pull{in: i, job: r.JobID, is: pullKnown}
 	p.announce(ext)
 	*m = inmsg{
 		tag: tag, ep: s.to.id, pdc: src.PDC, peer: src.Peer, init: r.Initiator, length: r.ReqLen, token: uint32(k),
@@ -326,7 +336,7 @@ func (s *SES) newPull(r *wire.ReqStd, ext wire.Rendezvous, u int32, tag uint64) 
 func (s *SES) freePull(m *inmsg) {
 	p := s.pullOf(m)
 	s.stopRead(p)
-	if p.matched {
+	if p.is&pullMatched != 0 {
 		s.peers.at(m.user).pulls--
 	}
 	s.pulls.put(int32(m.token))
@@ -336,7 +346,13 @@ func (s *SES) freePull(m *inmsg) {
 // offer puts a rendezvous send among the offers.
 func (s *SES) offer(i int32, m *inmsg) {
 	s.deferrals.add(i, s.deferralHash(m))
-	s.named.push(i, s.nameHash(m)) // the latest that names the memory is found first
+	// Only the latest that names the memory is found. So what one peer offers again and again makes no long chain.
+	if j, old := s.lent(lentKey{m.peer, s.pullOf(m).key}); old != nil {
+		s.named.remove(j)
+		s.pullOf(old).is |= pullOld
+		s.named.add(j, s.nameHash(j, old))
+	}
+	s.named.add(i, s.nameHash(i, m))
 }
 
 // eager places the bytes of one packet of a rendezvous send, and goes on if no byte of the eager part is
@@ -355,7 +371,7 @@ func (s *SES) eager(i int32, m *inmsg, r *wire.ReqStd, off uint32, data []byte) 
 	s.recvs.at(in.recv).place(in.base+uint64(off), data)
 	p := s.pullOf(m)
 	switch all := p.eager; {
-	case !p.known || m.got < all:
+	case p.is&pullKnown == 0 || m.got < all:
 		return
 	case m.got > all || in.edges != s.span(0, all): // what came before the first packet does not fit to it
 		s.fail(i, m, PeerError, wire.RCOpViolation)
@@ -523,9 +539,13 @@ func (s *SES) lentOf(key uint64) (int32, *inmsg) {
 	if s.pulls.live() == 0 || s.named.n == 0 {
 		return none, nil
 	}
-	name := lentKey{s.src.Peer, key}
+	return s.lent(lentKey{s.src.Peer, key})
+}
+
+// lent returns the latest offer of a peer that names memory by a key, nil if there is none.
+func (s *SES) lent(name lentKey) (int32, *inmsg) {
 	for i := s.named.first(s.lentHash(name)); i != none; i = s.named.next(i) {
-		if m := s.in.at(i); m.peer == name.peer && m.isPull() && s.pullOf(m).key == key {
+		if m := s.in.at(i); m.peer == name.peer && m.isPull() && s.pullOf(m).key == name.key && s.pullOf(m).is&pullOld == 0 {
 			return i, m
 		}
 	}

@@ -85,8 +85,8 @@ type serving struct {
 }
 
 const (
-	// maxServes bounds the reads of all peers that are served at a time, maxServesPeer those of
-	// one peer, maxReturns the parts that wait on one PDC. Sources that may be forged together
+	// maxServes bounds the reads of all peers that are served at a time, with the parts of ordered ones,
+	// maxServesPeer those of one peer without them, maxReturns the parts that wait on one PDC. Sources that may be forged together
 	// have as many as Config.OpenPerPeer. Beyond a bound a request is refused (NACK 09), and
 	// comes again.
 	maxServes     = 1<<16 - 2
@@ -195,7 +195,7 @@ func (sv *serve) differs(g *Region, r *wire.ReqStd, n uint64) bool {
 func (s *SES) serveFor(pdc uint32, msg uint16) (i int32, known bool) {
 	if q := s.returning(pdc); q != nil && q.serves != 0 {
 		sv := s.serves.at(q.last)
-		if sv.msgID == msg && sv.pdc == pdc && sv.region != nil && !sv.gone && !sv.small {
+		if sv.msgID == msg && sv.pdc == pdc && sv.region != nil && !sv.gone && !sv.small && sv.part == 0 {
 			return q.last, true
 		}
 		i, known = s.serveOf[serveKey{pdc, msg}]

@@ -55,7 +55,8 @@ type Config struct {
 	// NACK 09, and the peer sends it again later, or it is deferred (DeferrableMin). All sources
 	// that may be forged keep no more than 16,384 messages together. A message counts as its length
 	// rounded up: to a power of two of at least 64 bytes, above 16 KiB to a multiple of 32 KiB. Its
-	// state takes at most 128 bytes more, of an announced one 168, which do not count.
+	// state takes at most 128 bytes more, of an announced one 168, which do not count; 80 more if the PDC by which
+	// it was deferred or announced is gone.
 	UnexpectedBytes int64
 	UnexpectedMsgs  int
 	UnexpectedShare float64
@@ -345,11 +346,11 @@ func New(cfg Config) *SES {
 	s.lastID = max(cfg.FirstID, 1) - 1
 	s.byPDC.init(1024, 1, func(i int32) uint32 { return s.hash(uint64(s.in.at(i).pdc), 1) })
 	s.deferrals.init(mostNamed, 4, func(i int32) uint32 { return s.deferralHash(s.in.at(i)) })
-	s.named.init(mostNamed, 4, func(i int32) uint32 { return s.nameHash(s.in.at(i)) })
+	s.named.init(mostNamed, 4, func(i int32) uint32 { return s.nameHash(i, s.in.at(i)) })
 	s.byPeer.init(512, 1, func(u int32) uint32 { return s.hash(uint64(s.peers.at(u).peer), 2) })
 	s.store.init(int((cfg.UnexpectedBytes+chunkLen-1)/chunkLen) + numClasses)
 	s.copies.init(0)
-	s.captures.init(0)
+	s.captures.init(maxCaptured/chunkLen + numClasses)
 	s.deferring.init(cfg.DeferrableMin, uint16(s.hash(uint64(cfg.FirstID), 4)))
 	s.lending.init(cfg.RendezvousMin, s.deferMin)
 	first, _ := s.Open(cfg.EndpointConfig) // cannot fail: there is no other endpoint

@@ -126,12 +126,6 @@ func (x *index) append(i int32, h uint32) {
 	b.tail = i + 1
 }
 
-// push puts place i at the front of the chain of h.
-func (x *index) push(i int32, h uint32) {
-	x.add(i, h)
-	x.sort(i, func(int32) bool { return true })
-}
-
 // sort moves place i, the last of its chain, before the first place of the chain of which after
 // is true.
 func (x *index) sort(i int32, after func(j int32) bool) {

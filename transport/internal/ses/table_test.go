@@ -43,13 +43,8 @@ func TestIndexAgainstSlices(t *testing.T) {
 				}
 				h := rng.Uint32()
 				hashes[i], where[i] = h, h&(n-1)
-				if of := &ref[h&(n-1)]; rng.IntN(4) == 0 {
-					x.push(i, h)
-					*of = slices.Insert(*of, 0, i)
-				} else {
-					x.add(i, h)
-					*of = append(*of, i)
-				}
+				x.add(i, h)
+				ref[h&(n-1)] = append(ref[h&(n-1)], i)
 			} else if h, ok := where[i]; ok {
 				x.remove(i)
 				delete(where, i)

@@ -7,6 +7,7 @@ import (
 	"net/netip"
 	"slices"
 	"strconv"
+	"syscall"
 
 	"github.com/uetkit/uetkit/cmd/uetperf/traffic"
 	"github.com/uetkit/uetkit/fi"
@@ -102,18 +103,19 @@ const anyTries = 100
 // open opens all services at an address, or none of them.
 func (s *Server) open(at netip.AddrPort) error {
 	if at.Port() != 0 {
-		return s.openAt(at)
+		return s.openAt(at, true)
 	}
 	for try := 1; ; try++ {
-		err := s.openAt(at)
+		err := s.openAt(at, try == anyTries)
 		if err == nil || try == anyTries || !errors.Is(err, fi.EADDRINUSE) {
 			return err
 		}
 	}
 }
 
-// openAt opens all services at an address, or none of them. Port 0 takes a free port.
-func (s *Server) openAt(at netip.AddrPort) (err error) {
+// openAt opens all services at an address, or none of them. Port 0 takes a free port. With must it does
+// without a port for probes that is taken.
+func (s *Server) openAt(at netip.AddrPort, must bool) (err error) {
 	ctls, listeners := len(s.ports.ctls), len(s.ports.listeners)
 	defer func() {
 		if err != nil {
@@ -140,7 +142,7 @@ func (s *Server) openAt(at netip.AddrPort) (err error) {
 		}
 	}
 	if err := s.openEcho(first); err != nil {
-		if at.Port() == 0 { // another port has a free one for probes behind it
+		if !must && errors.Is(err, syscall.EADDRINUSE) { // another port has a free one for probes behind it
 			return fi.EADDRINUSE
 		}
 		s.cfg.Warn("uetperf doctor will find no answer at %v", err)
