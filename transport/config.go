@@ -120,7 +120,7 @@ type Config struct {
 	Hint func(Hint)
 	// Lost is called when a peer is given up (TimedOut, Unreachable) from which alone a receive
 	// waits for a message. The receive stays: the peer may come back. Each PDC that ends so
-	// calls it. It must call nothing of the FEP but PeerAddr. nil means that nobody is told.
+	// calls it. It must call nothing of the FEP but PeerAddr and Awaits. nil means that nobody is told.
 	Lost func(PeerID, Cause)
 	// PathMTU is called when the payload that the path to a peer carries in one packet was
 	// found to be another. Advance calls it, rarely, or Receive. It must not call the FEP. nil

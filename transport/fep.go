@@ -126,6 +126,14 @@ func (f *FEP) Open(cfg EndpointConfig) (EndpointID, error) {
 	return id, mapErr(err)
 }
 
+// LeaveEndpoint is Leave for one endpoint, and the first half of CloseEndpoint. The FEP and the other endpoints go on.
+func (f *FEP) LeaveEndpoint(now time.Duration, id EndpointID) {
+	f.now = now
+	f.ses.LeaveEndpoint(id)
+	f.queueReturns()
+	f.AckAll(now)
+}
+
 // CloseEndpoint closes one endpoint; the FEP and the other endpoints go on. Each operation
 // of the endpoint ends with a Cancelled event, a send with outstanding packets as soon as
 // they are answered. The FEP refuses messages that come for the endpoint from now on.
@@ -137,6 +145,11 @@ func (f *FEP) CloseEndpoint(now time.Duration, id EndpointID) {
 		f.purge(&f.lanes[i])
 	}
 }
+
+// ReleaseEndpoint makes the events of all operations that have not ended of an endpoint that was closed.
+// The FEP reads and writes no buffer of the endpoint any more; it copies the bytes of packets that have left and
+// that it may have to send again.
+func (f *FEP) ReleaseEndpoint(id EndpointID) { f.ses.ReleaseEndpoint(id) }
 
 // Config returns the configuration in force, with defaults filled in.
 func (f *FEP) Config() Config { return f.cfg }
@@ -449,6 +462,12 @@ func (f *FEP) Busy() bool { return f.ses.Sends() > 0 }
 
 // Posted is the number of sends and of receives that have not ended.
 func (f *FEP) Posted() (sends, recvs int) { return f.ses.Sends(), f.ses.Recvs() }
+
+// PostedBy is the number of sends and of receives of one endpoint that have not ended.
+func (f *FEP) PostedBy(id EndpointID) (sends, recvs int) { return f.ses.PostedBy(id) }
+
+// Awaits reports whether a receive of an endpoint waits for a message of the peer alone.
+func (f *FEP) Awaits(id EndpointID, peer PeerID) bool { return f.ses.Awaited(id, uint32(peer)) }
 
 // Unexpected is the number of messages that no receive has matched yet.
 func (f *FEP) Unexpected() int {

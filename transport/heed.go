@@ -210,7 +210,7 @@ func (f *FEP) gone(p *pds.PDC, why pds.Reason) {
 	if why.Why == pds.WhyTimeout || why.Why == pds.WhyUnreachable {
 		f.failQueued(id, cause(why))
 		f.peers[id].lostAt = f.now
-		if f.cfg.Lost != nil && f.ses.Awaited(uint32(id)) {
+		if f.cfg.Lost != nil && f.ses.Awaited(AllEndpoints, uint32(id)) {
 			f.cfg.Lost(id, cause(why))
 		}
 	}

@@ -29,21 +29,29 @@ func (f *FEP) Leave(now time.Duration) {
 // lack an ACK. A peer that is not there, or that was silent or not ready for patience, is
 // not waited for.
 func (f *FEP) Lingers(now, patience time.Duration) bool {
+	return f.EndpointLingers(now, patience, AllEndpoints) || !f.closed && !f.ended && f.pds.MayLack(now, f.quiet())
+}
+
+// EndpointLingers reports whether a message is to be waited for, as Lingers does, that is of one endpoint.
+func (f *FEP) EndpointLingers(now, patience time.Duration, id EndpointID) bool {
 	if f.closed || f.ended {
 		return false
 	}
 	last, hopeless := NoPeer, false // most messages are for the peer of the one before
-	return f.ses.Undelivered(now, patience, true, func(peer uint32) bool {
+	return f.ses.Undelivered(id, now, patience, true, func(peer uint32) bool {
 		if id := PeerID(peer); id != last {
 			last, hopeless = id, f.hopeless(now, patience, id)
 		}
 		return !hopeless
-	}) || f.pds.MayLack(now, f.quiet())
+	})
 }
 
 // Flushed reports whether every message that was posted is delivered or has failed.
-func (f *FEP) Flushed() bool {
-	return !f.ses.Undelivered(0, 0, false, func(uint32) bool { return true })
+func (f *FEP) Flushed() bool { return f.EndpointFlushed(AllEndpoints) }
+
+// EndpointFlushed is Flushed for one endpoint.
+func (f *FEP) EndpointFlushed(id EndpointID) bool {
+	return !f.ses.Undelivered(id, 0, 0, false, func(uint32) bool { return true })
 }
 
 func (f *FEP) hopeless(now, patience time.Duration, id PeerID) (yes bool) {

@@ -37,7 +37,9 @@ type Endpoint interface {
 	Leave(now time.Duration)
 	Lingers(now, patience time.Duration) bool
 	Close(now time.Duration)
+	LeaveEndpoint(now time.Duration, id transport.EndpointID)
 	CloseEndpoint(now time.Duration, id transport.EndpointID)
+	ReleaseEndpoint(id transport.EndpointID)
 
 	Busy() bool
 	Idle() bool

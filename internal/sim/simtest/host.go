@@ -639,6 +639,26 @@ func (h *Host) CloseEndpoint(id transport.EndpointID) {
 	}
 }
 
+// ReleaseEndpoint closes one endpoint, and has what has not ended of it end at once. Its buffers are then used for
+// something else.
+func (h *Host) ReleaseEndpoint(id transport.EndpointID) {
+	now := h.w.Net.Now()
+	h.FEP.LeaveEndpoint(now, id)
+	h.CloseEndpoint(id)
+	h.w.note("%s releases endpoint %d", h.Name(), id)
+	for _, o := range h.sends {
+		o.released = o.released || o.From == id && o.Open()
+	}
+	h.FEP.ReleaseEndpoint(id)
+	h.drive(now)
+	h.timer()
+	for _, o := range h.all() {
+		if o.From == id && o.Open() && !(o.Silent && o.send()) {
+			h.w.Failf("%s: ReleaseEndpoint left %v without an event", h.Name(), o)
+		}
+	}
+}
+
 // Crash ends the host's life without a farewell. With icmp its machine answers later datagrams
 // with ICMP.
 func (h *Host) Crash(icmp bool) {

@@ -102,6 +102,7 @@ type Op struct {
 	gaveUp   bool // a NOOP or MSG_ERROR replaced a packet
 	voided   bool // a void packet took the place of one, which the target may have refused before
 	waiting  bool // it is in its host's backlog
+	released bool // send: ReleaseEndpoint ended it with packets under way
 	answers  bool // send: its peer was heard since the send before
 	// token is the restart token of a deferrable send, deferrals are its attempts that a target has
 	// deferred, restarted is the one that it asked for.

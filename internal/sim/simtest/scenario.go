@@ -980,7 +980,11 @@ func (w *World) step(s *Step, ops map[int]*Op) {
 		}
 	case "shut":
 		if h.Up() && !h.Node.IsPaused() {
-			h.CloseEndpoint(s.Op.From)
+			if s.At&1 != 0 {
+				h.ReleaseEndpoint(s.Op.From)
+			} else {
+				h.CloseEndpoint(s.Op.From)
+			}
 		}
 	case "close":
 		if h.Up() && !h.Node.IsPaused() {

@@ -36,11 +36,11 @@ func (s *SES) Leave() {
 	s.unstarve()
 }
 
-// Undelivered reports whether a message is under way for which to(its peer) is true. A message
+// Undelivered reports whether a message of an endpoint, or of AllEndpoints, is under way for which to(its peer) is true. A message
 // of which only the promised result is missing is not. With taken only those count that the
 // application takes for sent: they were injected, or success is never reported. With patience
 // those do not count that their target has not been ready for so long.
-func (s *SES) Undelivered(now, patience time.Duration, taken bool, to func(peer uint32) bool) bool {
+func (s *SES) Undelivered(ep EndpointID, now, patience time.Duration, taken bool, to func(peer uint32) bool) bool {
 	if s.numSends == 0 {
 		return false
 	}
@@ -48,7 +48,7 @@ func (s *SES) Undelivered(now, patience time.Duration, taken bool, to func(peer 
 		m := s.sends.at(i)
 		switch {
 		case m.phase == phaseFree || m.phase == phaseResult || m.meetsNone() || taken && !m.copied && !m.silent:
-		case m.kind == evNotice:
+		case m.kind == evNotice || ep != AllEndpoints && m.ep.id != ep:
 		case patience > 0 && (m.phase == phaseWait || m.phase == phaseDeferred || m.phase == phaseLent && m.loan.handed == 0) && m.notReady != 0 && now-m.notReady >= patience:
 		case to(m.peer):
 			return true

@@ -69,7 +69,8 @@ var (
 type endpoint struct {
 	EndpointConfig
 	id     EndpointID
-	closed bool // CloseEndpoint was called
+	closed bool // LeaveEndpoint or CloseEndpoint was called
+	gone   bool // CloseEndpoint was called
 	sends  int  // not ended
 	recvs  int  // not ended
 
@@ -78,6 +79,8 @@ type endpoint struct {
 
 	spaces [2]space
 	claims []claim // unexpected messages that a peek reserved
+
+	halts map[stream]Cause // streams of which a message failed, with Config.Halt
 
 	// Lists of free sends and receives, the last one freed first.
 	idleSend *send
@@ -135,7 +138,7 @@ func (s *SES) Open(cfg EndpointConfig) (EndpointID, error) {
 		return 0, ErrInUse
 	}
 	for _, old := range s.endpoints {
-		if old.closed && old.sends == 0 && old.recvs == 0 {
+		if old.gone && old.sends == 0 && old.recvs == 0 {
 			e.id = old.id
 			break
 		}
@@ -181,6 +184,14 @@ func (s *SES) Name(id EndpointID) Identity {
 	return Identity{}
 }
 
+// PostedBy is the number of sends and of receives of an endpoint that have not ended.
+func (s *SES) PostedBy(id EndpointID) (sends, recvs int) {
+	if e := s.endpoint(id); e != nil {
+		return e.sends, e.recvs
+	}
+	return 0, 0
+}
+
 // endpoint returns the endpoint with a number, nil if there never was one.
 func (s *SES) endpoint(id EndpointID) *endpoint {
 	if int(id) >= len(s.endpoints) {
@@ -198,28 +209,92 @@ func (s *SES) space(id EndpointID, tagged bool) *space {
 	return &sp[0]
 }
 
-// CloseEndpoint closes one endpoint. Its operations end with a Cancelled event, and the messages
-// that came for it are dropped. Later requests for it are answered as if it had never existed,
-// later operations fail with ErrClosed. A send of which a part has left ends when the target was
-// told (MSG_ERROR) or the PDC is gone.
-func (s *SES) CloseEndpoint(id EndpointID) {
-	e := s.endpoint(id)
-	if e == nil || e.closed {
-		return
+// LeaveEndpoint is the first half of CloseEndpoint: it closes one endpoint for what comes. Its receives end with a
+// Cancelled event, and the messages that came for it are dropped. Later requests for it are answered
+// as if it had never existed, later operations fail with ErrClosed. Sends go on.
+func (s *SES) LeaveEndpoint(id EndpointID) {
+	if e := s.endpoint(id); e != nil && !e.closed {
+		s.bar(e)
+		s.clearOut(e)
 	}
+}
+
+// bar lets nothing name the endpoint any more.
+func (s *SES) bar(e *endpoint) {
 	e.close()
-	s.closeRegions(id)
+	s.closeRegions(e.id)
 	s.names.add(e, -1)
 	s.turnAway(e)
+}
+
+// clearOut ends the receives of an endpoint, and drops what came for it.
+func (s *SES) clearOut(e *endpoint) {
+	s.cancelInbound(e)
+	s.cancelRecvs(e)
+	e.spaces[0].starved, e.spaces[1].starved = false, false
+}
+
+// CloseEndpoint closes one endpoint, as LeaveEndpoint does, and its sends end with a Cancelled event,
+// too. One of which a part has left ends when the target was told (MSG_ERROR) or the PDC is gone, if
+// ReleaseEndpoint does not end it before.
+func (s *SES) CloseEndpoint(id EndpointID) {
+	e := s.endpoint(id)
+	if e == nil || e.gone || s.closed {
+		return
+	}
+	e.gone = true
+	left := e.closed
+	if !left {
+		s.bar(e)
+	}
 	for i := range s.sends.used {
 		if m := s.sends.at(i); m.phase != phaseFree && m.ep == e {
 			s.withdraw(m)
 		}
 	}
 	s.unfence()
-	s.cancelInbound(e)
-	s.cancelRecvs(e)
-	e.spaces[0].starved, e.spaces[1].starved = false, false
+	if !left {
+		s.clearOut(e)
+	}
+}
+
+// ReleaseEndpoint makes the events of all sends that have not ended of an endpoint that CloseEndpoint
+// closed. From then on no byte of its buffers is read or written: where a packet of a send may have to be
+// sent again, that is done from a copy of what has left. Others use its PDC, so that cannot end.
+func (s *SES) ReleaseEndpoint(id EndpointID) {
+	e := s.endpoint(id)
+	if e == nil || !e.gone {
+		return
+	}
+	for i := range s.sends.used {
+		if m := s.sends.at(i); m.phase != phaseFree && m.ep == e && m.kind != evNotice && !m.told {
+			s.takeOver(m)
+		}
+	}
+}
+
+// takeOver makes the event of a send that was withdrawn and has packets under way, and takes its bytes from
+// the user. Read data that still comes is dropped, as the send has failed.
+func (s *SES) takeOver(m *send) {
+	s.failed(m)
+	m.told, m.odd, m.context = true, true, nil
+	if m.copied {
+		return
+	}
+	var kept []byte
+	if m.read == nil && m.loan == nil {
+		kept = make([]byte, 0, m.next)
+		if m.iov != nil {
+			kept = gather(kept, m.iov, 0, int(m.next))
+		} else {
+			kept = append(kept, m.buf[:m.next]...)
+		}
+	}
+	if m.iov != nil {
+		s.putIov(m.iov)
+		m.iov = nil
+	}
+	m.buf, m.scattered = kept, false
 }
 
 func (e *endpoint) close() { e.closed, e.mostSends, e.mostRecvs = true, 0, 0 }

@@ -1,6 +1,7 @@
 package ses
 
 import (
+	"bytes"
 	"testing"
 
 	"github.com/uetkit/uetkit/transport/wire"
@@ -163,5 +164,136 @@ func TestCloseEndpointDropsItsMessages(t *testing.T) {
 	}
 	if e := s.Event(); e == nil || e.Cause != OK || e.Endpoint != 0 {
 		t.Errorf("the message of the other endpoint ends as %+v", e)
+	}
+}
+
+// When an endpoint is released its sends have ended, and packets that have to go again have the bytes that they had,
+// whatever the application does with its buffers. Another endpoint's sends go on.
+func TestReleasedSendGoesAgainFromACopy(t *testing.T) {
+	for name, op := range map[string]Op{
+		"buffer": {Buf: bytes.Repeat([]byte{7}, 3000)},
+		"vector": {Iov: [][]byte{bytes.Repeat([]byte{7}, 1500), bytes.Repeat([]byte{7}, 1500)}},
+		"silent": {Buf: bytes.Repeat([]byte{7}, 3000), Silent: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := New(testConfig())
+			other := open(t, s, Identity{JobID: 5})
+			kept, err := s.send(0, &Op{Kind: EvTSend, Peer: 1, Buf: make([]byte, 8), Context: "kept"})
+			if err != nil {
+				t.Fatal(err)
+			}
+			op.Kind, op.Endpoint, op.Peer, op.Context = EvTSend, other, 1, "gone"
+			h, err := s.send(0, &op)
+			if err != nil {
+				t.Fatal(err)
+			}
+			first, _ := s.Peek(h, 1024)
+			packet := s.AppendPiece(nil, first)
+			s.LeaveEndpoint(other)
+			if s.Event() != nil {
+				t.Error("a send ended when its endpoint left")
+			}
+			if s.ReleaseEndpoint(other); s.Event() != nil {
+				t.Error("a send ended though its endpoint has not closed")
+			}
+			s.CloseEndpoint(other)
+			if s.Event() != nil {
+				t.Error("a send ended with a packet under way")
+			}
+			s.ReleaseEndpoint(other)
+			e := s.Event()
+			if e == nil || e.Cause != Cancelled || e.Context != "gone" || e.Endpoint != other || e.Unknown || s.Event() != nil {
+				t.Fatalf("the send ends as %+v", e)
+			}
+			clear(op.Buf)
+			for _, v := range op.Iov {
+				clear(v)
+			}
+			if again := s.Append(nil, first); !bytes.Equal(again, packet) {
+				t.Error("the packet goes again with other bytes")
+			}
+			if sends, _ := s.PostedBy(other); sends != 1 {
+				t.Errorf("%d sends", sends)
+			}
+			last, ok := s.Peek(h, 1024)
+			if !ok || !last.Error() {
+				t.Fatalf("the target is told by %+v", last)
+			}
+			s.AppendPiece(nil, last)
+			s.Answered(h, &wire.Rsp{Opcode: wire.RspDefault})
+			s.Answered(h, &wire.Rsp{Opcode: wire.RspDefault})
+			if sends, _ := s.PostedBy(other); sends != 0 || s.Event() != nil {
+				t.Errorf("%d sends are left, or one ended twice", sends)
+			}
+			p, _ := s.Peek(kept, 1024)
+			s.AppendPiece(nil, p)
+			if s.Answered(kept, &wire.Rsp{Opcode: wire.RspDefault}); s.Event() == nil {
+				t.Error("the send of the other endpoint did not end")
+			}
+		})
+	}
+}
+
+// What a released send has still to get is dropped: its memory is the application's.
+func TestReleasedReadTakesNoData(t *testing.T) {
+	s := New(testConfig())
+	other := open(t, s, Identity{JobID: 5})
+	into := make([]byte, 100)
+	h, err := s.send(0, &Op{Kind: EvRead, Endpoint: other, Peer: 1, Buf: into, Context: "read"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.On(h, 3)
+	p, _ := s.Peek(h, 1024)
+	s.AppendPiece(nil, p)
+	_, m := s.lookup(h)
+	id := m.hdr.MsgID
+	s.CloseEndpoint(other)
+	s.ReleaseEndpoint(other)
+	if e := s.Event(); e == nil || e.Cause != Cancelled || e.Context != "read" {
+		t.Fatalf("the read ends as %+v", e)
+	}
+	s.ReadData(3, &wire.RspData{RC: wire.RCOK, ReadMsgID: id, PayloadLen: 100}, bytes.Repeat([]byte{1}, 100))
+	if !bytes.Equal(into, make([]byte, 100)) {
+		t.Error("data was written to the buffer of a read that had ended")
+	}
+	s.Answered(h, &wire.Rsp{Opcode: wire.RspDefault})
+	if sends, _ := s.PostedBy(other); sends != 0 || s.Event() != nil {
+		t.Errorf("%d sends are left, or one ended twice", sends)
+	}
+}
+
+// Halt: a message of one endpoint that failed stops no message of another to the same peer.
+func TestHaltIsOfAnEndpoint(t *testing.T) {
+	cfg := testConfig()
+	cfg.Halt = true
+	s := New(cfg)
+	other := open(t, s, Identity{JobID: 5})
+	post := func(id EndpointID) (Handle, error) {
+		return s.send(0, &Op{Kind: EvTSend, Endpoint: id, Peer: 1, Buf: make([]byte, 8), Ordered: true})
+	}
+	h, err := post(0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := post(other); err != nil {
+		t.Fatal(err)
+	}
+	p, _ := s.Peek(h, 1024)
+	s.AppendPiece(nil, p)
+	s.Failed(h, TimedOut, 0)
+	s.Halt()
+	if e := s.Event(); e == nil || e.Endpoint != 0 || s.Event() != nil {
+		t.Error("more ended than the message that failed")
+	}
+	if _, err := post(0); err != ErrHalted {
+		t.Errorf("the endpoint of the message that failed: %v", err)
+	}
+	if _, err := post(other); err != nil {
+		t.Errorf("another endpoint: %v", err)
+	}
+	s.Unhalt(1)
+	if _, err := post(0); err != nil {
+		t.Errorf("after Unhalt: %v", err)
 	}
 }

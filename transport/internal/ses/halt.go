@@ -8,7 +8,7 @@ import "errors"
 // ErrHalted says that an ordered message to the peer failed before.
 var ErrHalted = errors.New("ses: an ordered message to the peer failed before")
 
-// A stream is the ordered messages to a peer that may be matched in each other's place.
+// A stream is the ordered messages of an endpoint to a peer that may be matched in each other's place.
 type stream struct {
 	peer   uint32
 	tagged bool
@@ -22,19 +22,19 @@ func (m *send) inStream() (stream, bool) {
 // halt notes that a message failed.
 func (s *SES) halt(m *send) {
 	to, ok := m.inStream()
-	if _, had := s.halts[to]; !ok || had || m.cause == Cancelled || s.closed || s.ended {
+	if _, had := m.ep.halts[to]; !ok || had || m.cause == Cancelled || s.closed || s.ended {
 		return
 	}
-	if s.halts == nil {
-		s.halts = map[stream]Cause{}
+	if m.ep.halts == nil {
+		m.ep.halts = map[stream]Cause{}
 	}
-	s.halts[to] = m.cause
+	m.ep.halts[to] = m.cause
 	s.Halted = true
 }
 
 // halted reports whether op is of a stream of which a message failed.
-func (s *SES) halted(op *Op) bool {
-	_, ok := s.halts[stream{uint32(op.Peer), op.Kind == EvTSend}]
+func (e *endpoint) halted(op *Op) bool {
+	_, ok := e.halts[stream{uint32(op.Peer), op.Kind == EvTSend}]
 	return ok && (op.Kind == EvTSend || op.Kind == EvSend)
 }
 
@@ -48,7 +48,7 @@ func (s *SES) Halt() {
 			continue
 		}
 		if to, ok := m.inStream(); ok {
-			if c, halted := s.halts[to]; halted {
+			if c, halted := m.ep.halts[to]; halted {
 				s.Abandon(handleOf(i, m), c)
 			}
 		}
@@ -57,6 +57,8 @@ func (s *SES) Halt() {
 
 // Unhalt lets messages to a peer go again.
 func (s *SES) Unhalt(peer uint32) {
-	delete(s.halts, stream{peer, false})
-	delete(s.halts, stream{peer, true})
+	for _, e := range s.endpoints {
+		delete(e.halts, stream{peer, false})
+		delete(e.halts, stream{peer, true})
+	}
 }

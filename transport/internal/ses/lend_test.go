@@ -532,7 +532,7 @@ func TestLendAfterLeave(t *testing.T) {
 	d.sendOp(Op{Tag: 7, Buf: pattern(5000), Silent: true})
 	d.run()
 	d.a.Leave()
-	if !d.a.Undelivered(d.now, 0, true, func(uint32) bool { return true }) {
+	if !d.a.Undelivered(AllEndpoints, d.now, 0, true, func(uint32) bool { return true }) {
 		t.Error("nobody waits for it")
 	}
 	d.recv(7, 5000)

@@ -49,10 +49,11 @@ func (s *SES) Holds(peer uint32) bool {
 	return false
 }
 
-// Awaited reports whether a receive without a message accepts messages of the peer alone.
-func (s *SES) Awaited(peer uint32) bool {
+// Awaited reports whether a receive without a message, of an endpoint or of AllEndpoints, accepts messages of the
+// peer alone.
+func (s *SES) Awaited(ep EndpointID, peer uint32) bool {
 	for i := range s.recvs.used {
-		if r := s.recvs.at(i); r.live && r.peer == peer && r.class != boundClass {
+		if r := s.recvs.at(i); r.live && r.peer == peer && r.class != boundClass && (ep == AllEndpoints || r.ep.id == ep) {
 			return true
 		}
 	}

@@ -136,7 +136,7 @@ func (s *SES) Send(now time.Duration, op *Op, n int) (Handle, error) {
 	if e == nil || e.sends >= e.mostSends || s.numSends >= maxSends || uint64(n) > uint64(s.cfg.MaxMessage) {
 		return 0, s.noSend(e, n)
 	}
-	if op.Ordered && len(s.halts) != 0 && s.halted(op) {
+	if op.Ordered && len(e.halts) != 0 && e.halted(op) {
 		return 0, ErrHalted
 	}
 	m := e.idleSend

@@ -244,7 +244,6 @@ type outgoing struct {
 	held         []uint32 // PDCs on which a read waits for others
 	lastRegion   lastRegion
 	idleReads    []*reading              // recycled
-	halts        map[stream]Cause        // streams of which a message failed, with Config.Halt
 	recuts       map[int32][]piece.Piece // by send.self: parts to be sent again, in the order in which they came back
 }
 

@@ -154,7 +154,7 @@ func TestTaggedAtomicWaits(t *testing.T) {
 		g.b.Advance(g.b.now + 20*time.Second)
 	}
 	g.want(got(g.a), "nothing")
-	if g.a.Undelivered(g.a.now, 0, true, func(uint32) bool { return true }) {
+	if g.a.Undelivered(AllEndpoints, g.a.now, 0, true, func(uint32) bool { return true }) {
 		t.Error("Close would wait for it")
 	}
 	g.a.EachSend(func(v *SendView) {
