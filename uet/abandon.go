@@ -18,6 +18,8 @@ import (
 // that of the incomplete message, and the buffer stays posted. The peer, if it lives, is told
 // once.
 //
+// Endpoints that share a port share what they have with a peer: then this is about all of them.
+//
 // Everything else goes on, and addr stays in the AV: a later post to it opens a new path to
 // whoever is there, and what arrives from there is as from anyone. Any goroutine may call
 // Abandon at any time, with manual progress, too. It waits for no packet.
@@ -36,7 +38,7 @@ func (ep *Endpoint) Abandon(addr fi.Addr) error {
 	if err != nil {
 		return err
 	}
-	switch err := ep.drv.Abandon(to); err {
+	switch err := ep.abandon(to); err {
 	case nil:
 		return nil
 	case transport.ErrClosed:

@@ -126,6 +126,9 @@ func (ep *Endpoint) Diagnose() []Waiting {
 	connecting := ep.connection != nil && ep.connection.state.Load() < connUp
 	var out []Waiting
 	for _, w := range drv.Diagnose() {
+		if ep.port != nil && w.Endpoint != ep.id {
+			continue
+		}
 		if connecting && w.Cause == WaitMessage {
 			w.Cause = WaitConnection
 		}

@@ -1,6 +1,7 @@
 package uet
 
 import (
+	"cmp"
 	crand "crypto/rand"
 	"errors"
 	"fmt"
@@ -11,6 +12,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"syscall"
+	"time"
 
 	"github.com/uetkit/uetkit/av"
 	"github.com/uetkit/uetkit/cq"
@@ -34,7 +36,8 @@ const (
 
 // An Endpoint sends and receives messages (fi_endpoint(3)). It is reliable and
 // connectionless (FI_EP_RDM) or connected (FI_EP_MSG), or has datagrams that may be lost, come in
-// any order, and find no receive (FI_EP_DGRAM). It has a UDP socket of its own.
+// any order, and find no receive (FI_EP_DGRAM). It has UDP
+// sockets of its own, unless Config.SharePort says otherwise.
 type Endpoint struct {
 	posts   // the posting calls, with the endpoint's own default flags
 	domain  *Domain
@@ -66,6 +69,8 @@ type Endpoint struct {
 
 	// Set by Enable, constant afterwards.
 
+	port       *port // nil: the endpoint shares nothing
+	id         transport.EndpointID
 	seal       *seal // nil means that packets are in clear
 	conn       *udp.Conn
 	fep        *transport.FEP // belongs to the driver
@@ -115,6 +120,9 @@ type binding struct {
 func (d *Domain) OpenEndpoint(info *Info, ctx any) (*Endpoint, error) {
 	if info == nil || info.Ep.Type != fi.EpUnspec && info.Ep.Type != fi.EpRDM && info.Ep.Type != fi.EpMsg && info.Ep.Type != fi.EpDgram || !info.SrcAddr.IP.IsValid() {
 		return nil, fmt.Errorf("uet: open endpoint: no RDM, MSG or DGRAM endpoint with a source address is described: %w", fi.EINVAL)
+	}
+	if info.Config.SharePort && info.Ep.Type == fi.EpMsg {
+		return nil, fmt.Errorf("uet: open endpoint: Config.SharePort is not for MSG endpoints: %w", fi.EINVAL)
 	}
 	if info.Handle != nil && info.Ep.Type != fi.EpMsg {
 		return nil, fmt.Errorf("uet: open endpoint: a handle is for MSG endpoints: %w", fi.EINVAL)
@@ -392,13 +400,58 @@ func (ep *Endpoint) enable() error {
 	ep.managed = ep.info.Domain.ResourceMgmt != fi.RMDisabled
 	asked, inject := ep.info, ep.opts.maxInject
 	ep.allow(caps)
+	undo := func() { // not what open chose
+		ep.drv, ep.paced, ep.port, ep.seal = nil, nil, nil, nil
+		ep.info, ep.opts.maxInject, ep.name = asked, inject, wire.Addr{}
+	}
+	if ep.info.Config.SharePort {
+		ps := &ep.domain.ports
+		ps.mu.Lock()
+		defer ps.mu.Unlock()
+		ep.port = ps.find(ep)
+	}
+	if ep.port != nil {
+		err = ep.share(caps)
+	} else {
+		err = ep.start(caps)
+	}
+	if err != nil {
+		undo()
+		return err
+	}
+	if ep.info.Domain.DataProgress == fi.ProgressManual {
+		ep.domain.manual.add(ep.drv)
+	}
+	ep.state.Store(stateEnabled)
+	ep.rebind((*dormant)(ep), ep.progress())
+	if ep.rmaCaps != 0 {
+		ep.domain.regions.enter(ep)
+	}
+	ep.logPath()
+	return nil
+}
+
+// start opens the endpoint's sockets, and its port if others may share them. The caller has the lock of the ports then.
+func (ep *Endpoint) start(caps fi.Caps) error {
+	var asked []setting
+	if ep.info.Config.SharePort {
+		dscp, err := ep.dscp()
+		if err != nil {
+			return err
+		}
+		ep.port, asked = new(port), ep.settings(dscp)
+	}
 	if err := ep.open(); err != nil {
 		return err
+	}
+	var who driver.Owner = (*owner)(ep)
+	if ep.port != nil {
+		who = ep.domain.ports.begun(ep, asked)
 	}
 	ep.fix(caps)
 	core, mover := ep.driven()
 	dc := driver.Config{
-		Core: core, Mover: mover, Conn: &socket{Conn: ep.conn}, Owner: (*owner)(ep),
+		Core: core, Mover: mover, Conn: &socket{Conn: ep.conn}, Owner: who,
 		Auto: ep.info.Domain.DataProgress != fi.ProgressManual, KeepSlice: ep.info.Config.Tuning.KeepSlice,
 		Crowd: ep.info.Config.Tuning.Crowd,
 	}
@@ -412,20 +465,54 @@ func (ep *Endpoint) enable() error {
 	}
 	if err := ep.secure(); err != nil {
 		_ = ep.drv.Close()
-		ep.drv, ep.paced = nil, nil
-		ep.info, ep.opts.maxInject, ep.name = asked, inject, wire.Addr{} // not what open chose
 		return err
 	}
-	if ep.info.Domain.DataProgress == fi.ProgressManual {
-		ep.domain.manual.add(ep.drv)
+	if p := ep.port; p != nil {
+		p.drv, p.paced = ep.drv, ep.paced
+		ep.domain.ports.opened(p)
 	}
-	ep.state.Store(stateEnabled)
-	ep.rebind((*dormant)(ep), ep.progress())
-	if ep.rmaCaps != 0 {
-		ep.domain.regions.enter(ep)
-	}
-	ep.logPath()
 	return nil
+}
+
+// share joins the endpoint's port, which others have opened. The caller has the lock of the ports.
+func (ep *Endpoint) share(caps fi.Caps) error {
+	dscp, err := ep.dscp()
+	if err != nil {
+		return err
+	}
+	p := ep.port
+	if err := p.fits(ep, dscp); err != nil {
+		return err
+	}
+	ep.conn, ep.fep, ep.drv, ep.paced, ep.seal = p.conn, p.fep, p.drv, p.paced, p.seal
+	ep.settle(p.mtu)
+	ep.fix(caps)
+	if err := p.join(ep); err != nil {
+		return err
+	}
+	ep.info.SrcAddr = ep.name
+	if err := ep.secure(); err != nil {
+		p.drv.Do(func(now time.Duration) { p.fep.CloseEndpoint(now, ep.id) })
+		p.drv.With(func() { p.forget(ep) })
+		return err
+	}
+	p.open++
+	return nil
+}
+
+// settle takes over the payload of a packet.
+func (ep *Endpoint) settle(mtu int) {
+	if ep.info.Ep.Type == fi.EpDgram {
+		ep.opts.maxLen[0] = min(ep.opts.maxLen[0], uint64(mtu))
+		ep.info.Ep.MaxMsgSize = ep.opts.maxLen[0]
+	}
+	inject := mtu
+	if n := ep.info.Tx.InjectSize; n > 0 && n < inject {
+		inject = n
+	}
+	ep.opts.limit(inject)
+	ep.info.Tx.InjectSize = inject
+	ep.info.Config.PayloadMTU = mtu
 }
 
 // bound returns the capabilities of the endpoint. It fails if an object that they need is
@@ -478,7 +565,10 @@ func (ep *Endpoint) fix(caps fi.Caps) {
 	ep.visible = ep.txCaps&fi.Fence != 0
 	ep.short = ep.shortWays()
 	ep.simple = ep.managed && !ep.sourceErr && len(ep.cntrs.all) == 0
-	ep.peers = peerCache{av: ep.av, fep: ep.fep}
+	ep.peers = peerCache{av: ep.av, fep: ep.fep, refs: &peerRefs{}}
+	if ep.port != nil {
+		ep.peers.refs = ep.port.refs
+	}
 }
 
 // logPath logs once what the system granted. Disabled offloads and short buffers are the
@@ -548,19 +638,9 @@ func (ep *Endpoint) open() error {
 		return fmt.Errorf("uet: enable: %w: %w", err, fi.EINVAL)
 	}
 	ep.conn, ep.fep = conn, fep
-	if tc.Datagram {
-		ep.opts.maxLen[0] = min(ep.opts.maxLen[0], uint64(tc.PayloadMTU))
-		ep.info.Ep.MaxMsgSize = ep.opts.maxLen[0]
-	}
-	inject := tc.PayloadMTU
-	if n := ep.info.Tx.InjectSize; n > 0 && n < inject {
-		inject = n
-	}
-	ep.opts.limit(inject)
-	ep.info.Tx.InjectSize = inject
+	ep.settle(tc.PayloadMTU)
 	ep.name = id
 	ep.info.SrcAddr = id
-	ep.info.Config.PayloadMTU = tc.PayloadMTU
 	return nil
 }
 
@@ -612,20 +692,27 @@ func (ep *Endpoint) engine(conn *udp.Conn, id wire.Addr, dscp uint8) transport.C
 	if ep.connection != nil {
 		tc.KnownPeersOnly = true // the one that it is connected to
 	}
-	tc.JobID = ep.job()
-	tc.PIDonFEP, tc.RI, tc.Initiator = id.PIDonFEP, id.RI, id.Initiator
-	tc.MaxSends, tc.MaxRecvs = orDefault(ep.info.Tx.Size, defaultTxSize), orDefault(ep.info.Rx.Size, defaultRxSize)
-	tc.Atomics = ep.atomics()
+	tc.EndpointConfig = ep.local(id)
 	tc.DSCP = dscp
-	if ep.rxq.cq != nil && ep.managed {
-		tc.Admit = ep.rxq.q.Admit
+	tc.Hint, tc.Lost, tc.PathMTU = (*owner)(ep).unfit, (*owner)(ep).sourceLost, (*owner)(ep).pathMTU
+	if p := ep.port; p != nil {
+		tc.Hint, tc.Lost, tc.PathMTU = p.unfit, p.sourceLost, p.pathMTU
 	}
-	tc.Hint, tc.Lost = (*owner)(ep).unfit, (*owner)(ep).sourceLost
-	tc.PathMTU = (*owner)(ep).pathMTU
 	full := tc.PayloadMTU + headerBytes
 	tc.RecvWindow = conn.Info().RecvBuf.Usable(full)
 	tc.RecvCost = func(size int) int { return udp.Cost(size, full) }
 	return tc
+}
+
+// local is the configuration of the endpoint with name id in its FEP.
+func (ep *Endpoint) local(id wire.Addr) (c transport.EndpointConfig) {
+	c.JobID, c.PIDonFEP, c.RI, c.Initiator = ep.localJob(), id.PIDonFEP, id.RI, id.Initiator
+	c.MaxSends, c.MaxRecvs = orDefault(ep.info.Tx.Size, defaultTxSize), orDefault(ep.info.Rx.Size, defaultRxSize)
+	c.Atomics = ep.atomics()
+	if ep.rxq.cq != nil && ep.managed {
+		c.Admit = ep.rxq.q.Admit
+	}
+	return c
 }
 
 // atomics is what peers may do by tagged atomic operations with the buffers of receives.
@@ -680,7 +767,7 @@ func identity(src wire.Addr, local netip.AddrPort) wire.Addr {
 }
 
 // job returns the JobID: from the endpoint's key, else from the domain's (R-ADDR-08), else
-// from the configuration (R-ADDR-07). 0 stands for the default of transport.
+// from the configuration (R-ADDR-07). 0 stands for the default.
 func (ep *Endpoint) job() uint32 {
 	for _, key := range [][]byte{ep.info.Ep.AuthKey, ep.info.Domain.AuthKey, ep.domain.attr.AuthKey} {
 		if j, err := jobOf(key); err == nil && j != 0 {
@@ -689,6 +776,9 @@ func (ep *Endpoint) job() uint32 {
 	}
 	return ep.info.Config.JobID
 }
+
+// localJob is the JobID, or the default (R-ADDR-07).
+func (ep *Endpoint) localJob() uint32 { return cmp.Or(ep.job(), 1) }
 
 // rng returns the endpoint's source of random numbers. It is of cryptographic quality,
 // because packet numbers and context ids must not be guessable (T3), and no two lives of an
@@ -739,9 +829,16 @@ func (ep *Endpoint) Close() error {
 	var err error
 	if drv != nil {
 		ep.domain.regions.exit(ep)
-		ep.linger()
-		if err = drv.Close(); ep.connection != nil && err == transport.ErrClosed {
-			err = nil // Shutdown did
+		if ep.port != nil && !ep.port.last() {
+			ep.port.leave(ep)
+		} else {
+			ep.linger()
+			if err = drv.Close(); ep.connection != nil && err == transport.ErrClosed {
+				err = nil // Shutdown did
+			}
+			if ep.port != nil {
+				ep.port.closed()
+			}
 		}
 		ep.ending.Wait()
 	}

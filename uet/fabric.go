@@ -165,6 +165,7 @@ type Domain struct {
 	dialers dialers
 	manual  manual
 	regions regions
+	ports   portTable
 }
 
 // maxQueues is how many completion queues, and how many counters, a domain may have open

@@ -81,7 +81,7 @@ func (ep *Endpoint) Flush(ctx context.Context) error {
 		if err := ep.flushable(); err != nil {
 			return err
 		}
-		if ep.drv.Flushed() {
+		if ep.flushed() {
 			return nil
 		}
 		timer.Reset(wait)

@@ -418,6 +418,9 @@ func (m *MR) join(ep *Endpoint) {
 	if m.key&wire.MKeyIdempotent != 0 {
 		cfg.Counts, cfg.CountsReads = false, false // R-CNTR-07: what may come twice is not counted
 	}
+	if ep.port != nil {
+		cfg.Endpoint = ep.id
+	}
 	ep.drv.Do(func(time.Duration) {
 		if r, err := ep.fep.Register(cfg); err == nil {
 			m.reached[ep] = r

@@ -143,9 +143,8 @@ func (ep *Endpoint) TxSizeLeft() (int, error) {
 	if err := ep.ready(); err != nil {
 		return 0, err
 	}
-	n := 0
-	ep.drv.With(func() { n, _ = ep.fep.Posted() })
-	return max(ep.fep.Config().MaxSends-n, 0), nil
+	n, _, most, _ := ep.posted()
+	return max(most-n, 0), nil
 }
 
 // RxSizeLeft returns how many receives can be posted now (fi_rx_size_left).
@@ -153,9 +152,8 @@ func (ep *Endpoint) RxSizeLeft() (int, error) {
 	if err := ep.ready(); err != nil {
 		return 0, err
 	}
-	n := 0
-	ep.drv.With(func() { _, n = ep.fep.Posted() })
-	return max(ep.fep.Config().MaxRecvs-n, 0), nil
+	_, n, _, most := ep.posted()
+	return max(most-n, 0), nil
 }
 
 // OpsFlags returns the default flags of one direction, fi.Transmit or fi.Recv

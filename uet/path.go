@@ -128,7 +128,7 @@ func (ep *Endpoint) PathInfo() (PathInfo, error) {
 	}
 	c := ep.fep.Config()
 	return PathInfo{
-		Local: ep.name, PayloadMTU: c.PayloadMTU, InjectSize: ep.info.Tx.InjectSize, CRC: !c.NoCRC && ep.seal == nil, Sealed: ep.seal != nil, JobID: c.JobID, Window: c.Window,
+		Local: ep.name, PayloadMTU: c.PayloadMTU, InjectSize: ep.info.Tx.InjectSize, CRC: !c.NoCRC && ep.seal == nil, Sealed: ep.seal != nil, JobID: ep.localJob(), Window: c.Window,
 		Auto: ep.info.Domain.DataProgress != fi.ProgressManual, Socket: socketInfo(ep.conn.Info()),
 	}, nil
 }

@@ -12,14 +12,18 @@ import (
 // A peerCache maps the handles of an address vector to peers of a FEP. It belongs to the
 // holder of the driver's lock.
 type peerCache struct {
-	av  *av.AV
-	fep *transport.FEP
-	tab []*peerPage // by handle; nil where none was looked up
-	// refs counts the handles of each peer. The FEP may forget a peer that has no handle left.
-	refs []int32 // by transport.PeerID
+	av   *av.AV
+	fep  *transport.FEP
+	tab  []*peerPage // by handle; nil where none was looked up
+	refs *peerRefs
 
 	known int       // addresses in the AV at the last sync
 	sync  time.Time // of the last sync
+}
+
+// peerRefs counts the handles of each peer of a FEP, in all caches. The FEP may forget a peer that has no handle left.
+type peerRefs struct {
+	n []int32 // by transport.PeerID
 }
 
 // A peerPage has the entries of neighbouring handles. A table in one piece would have an entry for
@@ -92,10 +96,10 @@ func (c *peerCache) fill(h fi.Addr, a wire.Addr, gen uint32) (*peerEntry, error)
 		if !e.oneMTU {
 			e.plain = gen
 		}
-		for int(e.id) >= len(c.refs) {
-			c.refs = append(c.refs, 0)
+		for int(e.id) >= len(c.refs.n) {
+			c.refs.n = append(c.refs.n, 0)
 		}
-		c.refs[e.id]++
+		c.refs.n[e.id]++
 	}
 	c.release(old.id)
 	return e, e.err
@@ -106,9 +110,22 @@ func (c *peerCache) release(id transport.PeerID) {
 	if id == transport.NoPeer {
 		return
 	}
-	if c.refs[id]--; c.refs[id] == 0 {
+	if c.refs.n[id]--; c.refs.n[id] == 0 {
 		c.fep.Forget(id)
 	}
+}
+
+// close releases all handles. Nothing is looked up any more.
+func (c *peerCache) close() {
+	for _, page := range c.tab {
+		if page == nil {
+			continue
+		}
+		for i := range page {
+			c.release(page[i].id)
+		}
+	}
+	c.tab = nil
 }
 
 // profiles are the capability bits of the profiles, all of which an endpoint serves; ownCaps are those that its

@@ -20,7 +20,7 @@ func TestPeerCacheForgetsWithTheLastHandle(t *testing.T) {
 	ok(t, err)
 	vec, err := av.New(av.Attr{}, nil)
 	ok(t, err)
-	c := peerCache{av: vec, fep: fep}
+	c := peerCache{av: vec, fep: fep, refs: &peerRefs{}}
 	addr := netip.MustParseAddrPort("192.0.2.2:4793")
 	other := netip.MustParseAddrPort("192.0.2.3:4793")
 	h := make([]fi.Addr, 2)
@@ -350,7 +350,7 @@ func TestFarHandleTakesOnePage(t *testing.T) {
 	ok(t, err)
 	vec, err := av.New(av.Attr{}, nil)
 	ok(t, err)
-	c := peerCache{av: vec, fep: fep}
+	c := peerCache{av: vec, fep: fep, refs: &peerRefs{}}
 	var addrs []netip.AddrPort
 	for i := range 2000 {
 		addrs = append(addrs, netip.AddrPortFrom(netip.MustParseAddr("192.0.2.2"), uint16(1024+i)))

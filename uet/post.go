@@ -264,7 +264,7 @@ func (p *posts) Cancel(ctx any) error {
 	if !reflect.ValueOf(ctx).Comparable() {
 		return fi.EINVAL
 	}
-	if !p.ep.drv.Cancel(ctx) {
+	if !p.ep.cancel(ctx) {
 		return fi.ENOENT
 	}
 	return nil
@@ -458,7 +458,7 @@ func (p *posts) recvLong(kind transport.OpKind, buf []byte, src fi.Addr, tag, ig
 // (R-MSG-19) and whose queue reserves places. Receives must also write completions and
 // accept any source.
 func (ep *Endpoint) shortWays() (short [transport.OpTRecv + 1]uint64) {
-	if ep.connection != nil || !ep.managed {
+	if ep.connection != nil || !ep.managed || ep.port != nil {
 		return short
 	}
 	for i, need := range []fi.Caps{fi.Msg, fi.Tagged} {
@@ -552,7 +552,7 @@ func (p *posts) send(op *transport.Op, dest fi.Addr, pl *plan) error {
 	if ep.managed && !ep.txq.q.Reserve(1) { // R-CQ-127
 		return ep.refused(fi.EAGAIN)
 	}
-	if err := ep.drv.Post(op, to, pl.more); err != nil {
+	if err := ep.post(op, to, pl.more); err != nil {
 		return ep.unsent(err)
 	}
 	if pl.more != ep.pushed.Load() {
@@ -630,7 +630,7 @@ func (p *posts) recv(op *transport.Op, src fi.Addr, flags fi.Flags) error {
 	if ep.managed && !ep.rxq.q.Reserve(1) {
 		return fi.EAGAIN
 	}
-	if err := ep.drv.Post(op, from, false); err != nil {
+	if err := ep.post(op, from, false); err != nil {
 		return ep.unposted(err)
 	}
 	return nil

@@ -89,9 +89,13 @@ func (ep *Endpoint) sockets(dscp uint8) udp.Config {
 		}
 		dscp = c.Trimmable
 	}
+	changed := (*owner)(ep).offload
+	if ep.port != nil {
+		changed = ep.port.offload
+	}
 	return udp.Config{
 		Addr: netip.AddrPortFrom(src.IP, src.Port), Paths: cfg.Paths, Ports: portrange.Range(s.Ports), Consecutive: s.ConsecutivePorts, SendOnly: cfg.Encapsulation == Standard, NoChecksum: cfg.Encapsulation == Standard,
-		GSO: udp.Mode(s.GSO), GRO: udp.Mode(s.GRO), GSOChanged: (*owner)(ep).offload,
+		GSO: udp.Mode(s.GSO), GRO: udp.Mode(s.GRO), GSOChanged: changed,
 		SendBuf: ep.opts.buf(fi.OptSendBufSize, s.SendBuf), RecvBuf: ep.opts.buf(fi.OptRecvBufSize, s.RecvBuf),
 		TOS: dscp<<2 | dgram.ECT0, // another class costs a control message
 		// Trimming switches mark a trimmed packet by its class, and a tap shows the class.

@@ -82,7 +82,11 @@ var (
 func (ep *Endpoint) driven() (driver.Core, driver.Mover) {
 	var s driver.Mover = ep.conn.Mover()
 	if ep.info.Config.KnownPeersOnly && ep.connection == nil {
-		s = &choosySocket{s, &ep.peers}
+		known := &ep.peers
+		if ep.port != nil {
+			known = &ep.port.known
+		}
+		s = &choosySocket{s, known}
 	}
 	fn := ep.info.Config.Tap
 	if fn == nil {

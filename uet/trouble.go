@@ -159,6 +159,10 @@ func (o *owner) overrun(q *cq.CQ) {
 	o.log.Error("completion queue overrun: endpoint disabled", slog.String("local", o.name.AddrPort().String()))
 	o.report(eq.Error{Fid: q, Err: fi.EOVERRUN})
 	o.ending.Go(func() { // not while completions are being written
+		if o.port != nil {
+			o.port.end((*Endpoint)(o))
+			return
+		}
 		o.drv.Do(func(now time.Duration) { o.fep.End(now) })
 		if o.connection != nil {
 			o.connection.lost(fi.EOVERRUN)

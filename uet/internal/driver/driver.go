@@ -167,6 +167,9 @@ func (d *Driver) With(f func()) {
 	d.unlock()
 }
 
+// At is With for an f that needs the time.
+func (d *Driver) At(f func(now time.Duration)) { d.With(func() { f(d.clock.tick()) }) }
+
 // Do runs f, which may use the Core, with the lock held. Then it delivers and sends what f
 // produced. After Close it does nothing.
 func (d *Driver) Do(f func(now time.Duration)) {

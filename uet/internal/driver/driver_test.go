@@ -1294,22 +1294,22 @@ func TestFlushedSendsWhatWaits(t *testing.T) {
 	r.send("a")
 	r.send("b") // waits for company
 	r.core.set(func() { r.core.ackDue = true })
-	if r.Flushed() {
+	if r.Flushed(nil) {
 		t.Error("flushed with sends in flight")
 	}
 	r.wantSent("a", "back") // one train
 	r.core.set(func() { r.core.inflight = 0 })
-	if !r.Flushed() {
+	if !r.Flushed(nil) {
 		t.Error("not flushed")
 	}
 	r.h.lock()
 	r.send("c") // left to the holder, who does not look
 	r.h.free()
-	if r.Flushed() {
+	if r.Flushed(nil) {
 		t.Error("flushed with a post that was left")
 	}
 	_ = r.Close()
-	if r.Flushed() {
+	if r.Flushed(nil) {
 		t.Error("flushed after Close")
 	}
 }

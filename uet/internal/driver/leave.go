@@ -72,8 +72,12 @@ func (d *Driver) stopped() {
 }
 
 // Flushed reports whether every send that was posted is delivered or has failed, and makes the
-// ACKs that are owed to peers leave. It takes a turn first.
-func (d *Driver) Flushed() (yes bool) {
+// ACKs that are owed to peers leave. It takes a turn first. delivered, if it is not nil, is asked instead of the
+// FEP, for one of several endpoints.
+func (d *Driver) Flushed(delivered func() bool) (yes bool) {
+	if delivered == nil {
+		delivered = d.core.Flushed
+	}
 	d.h.lock()
 	if !d.closed {
 		d.h.take()
@@ -81,7 +85,7 @@ func (d *Driver) Flushed() (yes bool) {
 		d.turn(true)
 		d.core.AckAll(d.clock.now)
 		d.transmit()
-		yes = d.core.Flushed() && !d.work.stuck && len(d.out.unsent) == 0
+		yes = delivered() && !d.work.stuck && len(d.out.unsent) == 0
 		d.rouse()
 	}
 	d.unlock()

@@ -71,6 +71,32 @@ func (d *Driver) Post(op *transport.Op, to uint64, more bool) error {
 	return err
 }
 
+// PostOf is Post for one of several endpoints of the FEP. It waits for the lock: operations left to the holder would lie in
+// one queue with those of other endpoints, where one that finds no room holds up the rest. With the lock it
+// asks open whether the endpoint is. If not it fails with transport.ErrClosed.
+func (d *Driver) PostOf(open func() bool, op *transport.Op, to uint64, more bool) error {
+	d.h.lock()
+	err := error(nil)
+	switch {
+	case !open():
+		err = transport.ErrClosed
+	case d.h.left() || d.barred():
+		err = d.admit(op.Kind)
+	}
+	if err == nil {
+		d.op = *op
+		if err = d.resolve(to); err == nil {
+			if receives(op.Kind) {
+				return d.SubmitRecv()
+			}
+			return d.SubmitSend(more)
+		}
+		d.op = transport.Op{}
+	}
+	d.unlock()
+	return err
+}
+
 // TryLock takes the lock if it is free. TryLock, Op and SubmitSend or SubmitRecv together
 // are a Post without a copy: the caller fills in the Op, names the peer as Owner.Resolve
 // does, and submits the Op or calls Return.
