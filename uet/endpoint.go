@@ -832,6 +832,9 @@ func (ep *Endpoint) Close() error {
 		if ep.port != nil && !ep.port.last() {
 			ep.port.leave(ep)
 		} else {
+			if ep.port != nil {
+				ep.port.empty(ep)
+			}
 			ep.linger()
 			if err = drv.Close(); ep.connection != nil && err == transport.ErrClosed {
 				err = nil // Shutdown did

@@ -422,6 +422,9 @@ func (m *MR) join(ep *Endpoint) {
 		cfg.Endpoint = ep.id
 	}
 	ep.drv.Do(func(time.Duration) {
+		if ep.port != nil && !ep.port.has(ep) {
+			return // its queue was overrun, and the number is another endpoint's
+		}
 		if r, err := ep.fep.Register(cfg); err == nil {
 			m.reached[ep] = r
 		}

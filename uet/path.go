@@ -51,6 +51,10 @@ func (ep *Endpoint) Quiesce(to fi.Addr) error {
 		return err
 	}
 	ep.drv.Do(func(now time.Duration) {
+		if !ep.isEnabled() {
+			err = errNotEnabled
+			return
+		}
 		var op transport.Op
 		if err = (*owner)(ep).Resolve(&op, dest); err == nil {
 			ep.fep.Quiesce(now, op.Peer)

@@ -31,7 +31,8 @@ type port struct {
 	asked  []setting // of who opened it
 	mtu    int       // in force
 
-	open int // endpoints that have not begun to close; guarded by portTable.mu
+	open    int            // endpoints that have not begun to close; guarded by portTable.mu
+	leaving sync.WaitGroup // endpoints that close, but for the last one
 
 	// The fields below belong to the holder of the driver's lock.
 
@@ -215,15 +216,30 @@ func (p *port) has(ep *Endpoint) bool { return p.endpoints[ep.id] == ep }
 func (p *port) last() bool {
 	p.domain.ports.mu.Lock()
 	defer p.domain.ports.mu.Unlock()
-	p.open--
-	return p.open == 0
+	if p.open--; p.open > 0 {
+		p.leaving.Add(1)
+		return false
+	}
+	return true
+}
+
+// empty closes the last endpoint for what comes, and waits until the others have left: they need the driver.
+func (p *port) empty(ep *Endpoint) {
+	p.drv.Do(func(now time.Duration) {
+		if p.has(ep) {
+			p.fep.LeaveEndpoint(now, ep.id)
+		}
+	})
+	p.leaving.Wait()
 }
 
 // closed forgets a port whose sockets are closed.
 func (p *port) closed() {
 	p.domain.ports.mu.Lock()
 	defer p.domain.ports.mu.Unlock()
-	delete(p.domain.ports.at, p.conn.LocalAddr())
+	if at := p.domain.ports.at; at[p.conn.LocalAddr()] == p { // else another has it since the sockets were closed
+		delete(at, p.conn.LocalAddr())
+	}
 }
 
 // partGrace is how long an endpoint that closes leaves packets under way to be answered, before it has
@@ -232,6 +248,7 @@ const partGrace = 20 * time.Millisecond
 
 // leave closes one endpoint of several. It waits as Close says.
 func (p *port) leave(ep *Endpoint) {
+	defer p.leaving.Done()
 	p.drv.Do(func(now time.Duration) {
 		if p.has(ep) {
 			p.fep.LeaveEndpoint(now, ep.id)

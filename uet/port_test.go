@@ -308,6 +308,53 @@ func TestCloseOfOneEndsWhatIsUnderWay(t *testing.T) {
 	}
 }
 
+func TestEndpointsOfAPortCloseAtOnce(t *testing.T) {
+	// R-EP-14: who closes last does not take the port from one that still waits for what it has sent.
+	t.Parallel()
+	r := newRig(t, nil)
+	r.info.Config.Tuning.Linger = 200 * time.Millisecond
+	all := r.sharers(1)
+	r.info.Config.Tuning.Linger = time.Second
+	all = append(all, r.joiner(all[0]))
+	still := r.alone()
+	h := all[0].know(still)
+	ok(t, still.TRecv(make([]byte, 1), fi.AddrUnspec, 9, 0, "woken"))
+	ok(t, all[0].TSend([]byte{1}, h, 9, nil))
+	wait(t, all[0].tx, still)
+	wait(t, still.rx, all[0])
+	hold, held := make(chan struct{}), make(chan struct{})
+	var g, first, last sync.WaitGroup
+	g.Go(func() { still.drv.With(func() { close(held); <-hold }) }) // it reads nothing meanwhile
+	<-held
+	ok(t, all[0].TInject([]byte("lost"), h, 1))
+	ok(t, all[0].TSend(make([]byte, 100_000), h, 1, "gone"))
+	ok(t, all[1].TRecv(make([]byte, 1), fi.AddrUnspec, 1, 0, "gone"))
+	port := nameOf(t, all[0]).Port
+	first.Go(func() { ok(t, all[0].Endpoint.Close()) })
+	for all[0].state.Load() != stateClosed {
+		time.Sleep(time.Millisecond)
+	}
+	time.Sleep(50 * time.Millisecond)
+	last.Go(func() { ok(t, all[1].Endpoint.Close()) })
+	if e := waitErr(t, all[1].rx); e.Err != fi.ECANCELED || e.Context != "gone" {
+		t.Errorf("%+v", e)
+	}
+	first.Wait()
+	for _, context := range []any{nil, "gone"} { // also of what was injected
+		var e cq.Error
+		if n, err := all[0].tx.ReadErr(&e, 0); n != 1 || e.Err != fi.ECANCELED || e.Context != context {
+			t.Errorf("%d %v %+v", n, err, e)
+		}
+	}
+	last.Wait()
+	close(hold)
+	g.Wait()
+	r.info.SrcAddr.Port = port // which is free
+	if again := r.sharers(1); again[0].port == all[0].port {
+		t.Error("the port outlived its endpoints")
+	}
+}
+
 func TestEndpointsOfAPortShareOneQueue(t *testing.T) {
 	// Posts and reads from several goroutines, with one completion queue, while endpoints come and go.
 	t.Parallel()
