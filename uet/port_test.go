@@ -355,6 +355,45 @@ func TestEndpointsOfAPortCloseAtOnce(t *testing.T) {
 	}
 }
 
+func TestOtherPortsThatAreShared(t *testing.T) {
+	// Of sealed endpoints the opener closes first, and the rest have its keys. Datagrams find their endpoint, too.
+	t.Parallel()
+	sec, err := NewClusterKey(NewKey(1))
+	ok(t, err)
+	sealed := &Info{}
+	sealed.Config.Security = sec
+	for name, hints := range map[string]*Info{"sealed": sealed, "datagrams": datagrams(fi.Msg)} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r := newRig(t, hints)
+			all := r.sharers(3)
+			peer := r.alone()
+			talk := func(a *node, n int) {
+				t.Helper()
+				buf := make([]byte, 8)
+				ok(t, a.Recv(buf, fi.AddrUnspec, nil))
+				ok(t, peer.Send([]byte{byte(n)}, peer.know(a), n))
+				wait(t, a.rx, append(all, peer)...)
+				wait(t, peer.tx, all...)
+				ok(t, peer.Recv(buf[1:], fi.AddrUnspec, nil))
+				ok(t, a.Send([]byte{byte(n + 1)}, a.know(peer), n))
+				wait(t, peer.rx, all...)
+				if e, _ := wait(t, a.tx, peer); e.Context != n || buf[0] != byte(n) || buf[1] != byte(n+1) {
+					t.Errorf("%d: %v %v", n, e.Context, buf)
+				}
+			}
+			for i, a := range all {
+				talk(a, 10*i)
+			}
+			ok(t, all[0].Endpoint.Close())
+			all = append(all[1:], r.joiner(all[1]))
+			for i, a := range all {
+				talk(a, 10*i)
+			}
+		})
+	}
+}
+
 func TestEndpointsOfAPortShareOneQueue(t *testing.T) {
 	// Posts and reads from several goroutines, with one completion queue, while endpoints come and go.
 	t.Parallel()
