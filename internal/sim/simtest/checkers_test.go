@@ -374,6 +374,11 @@ var plantedBugs = []planted{
 		lie(w.Hosts[0]).told = func(transport.Event) []transport.Event { return nil }
 		w.Hosts[0].CloseEndpoint(0)
 	})},
+	{bug: "the release of an endpoint leaves a send", says: "ReleaseEndpoint left", plant: at(10*ms, func(w *World) {
+		w.Hosts[0].Post(OpSpec{Kind: transport.OpTSend, Peer: 1, Len: 50_000})
+		lie(w.Hosts[0]).told = func(transport.Event) []transport.Event { return nil }
+		w.Hosts[0].ReleaseEndpoint(0)
+	})},
 	{bug: "giving up a peer leaves a receive", says: "Abandon left", plant: at(10*ms, func(w *World) {
 		w.Hosts[0].Post(OpSpec{Kind: transport.OpRecv, Peer: 1})
 		lie(w.Hosts[0]).told = func(transport.Event) []transport.Event { return nil }
