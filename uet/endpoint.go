@@ -36,8 +36,8 @@ const (
 
 // An Endpoint sends and receives messages (fi_endpoint(3)). It is reliable and
 // connectionless (FI_EP_RDM) or connected (FI_EP_MSG), or has datagrams that may be lost, come in
-// any order, and find no receive (FI_EP_DGRAM). It has UDP
-// sockets of its own, unless Config.SharePort says otherwise.
+// any order, and find no receive (FI_EP_DGRAM). It has UDP sockets of its own, unless Config.SharePort says
+// otherwise.
 type Endpoint struct {
 	posts   // the posting calls, with the endpoint's own default flags
 	domain  *Domain

@@ -17,7 +17,7 @@ import (
 )
 
 // This file lets several endpoints share an address, its sockets and its FEP (Config.SharePort,
-// docs/decisions/0064).
+// docs/decisions/0063).
 
 // A port is what endpoints of a domain share that have one address: its sockets, its FEP and its
 // driver. An endpoint that shares nothing has no port.

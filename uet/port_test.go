@@ -334,7 +334,12 @@ func TestEndpointsOfAPortCloseAtOnce(t *testing.T) {
 	for all[0].state.Load() != stateClosed {
 		time.Sleep(time.Millisecond)
 	}
-	time.Sleep(50 * time.Millisecond)
+	for begun := false; !begun; time.Sleep(time.Millisecond) { // to leave the port
+		ps := &all[0].domain.ports
+		ps.mu.Lock()
+		begun = all[0].port.open == 1
+		ps.mu.Unlock()
+	}
 	last.Go(func() { ok(t, all[1].Endpoint.Close()) })
 	if e := waitErr(t, all[1].rx); e.Err != fi.ECANCELED || e.Context != "gone" {
 		t.Errorf("%+v", e)

@@ -8,7 +8,6 @@ import (
 	"strconv"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -56,89 +55,102 @@ func TestSwarm(t *testing.T) {
 	list = append(list, more...)
 	n = len(list)
 	start := time.Now()
-	var next atomic.Int64
-	var bad, packets, trimmed, lagged, lagging, eighth, voided, needless, tallied, small, ops, bytes atomic.Int64
-	var mu sync.Mutex
+	var packets, trimmed, lagged, lagging, eighth, voided, needless, tallied, small, ops, bytes int
 	var slowest time.Duration
 	var slow simtest.Variant
-	var group sync.WaitGroup
 	sums := make([]uint64, n)
+	variants := make([]simtest.Variant, n)
+	for i, seed := range list {
+		variants[i] = simtest.Variant{Seed: seed}
+	}
+	ran := drive(t, variants, func(i int, res simtest.Result, took time.Duration) {
+		v := variants[i]
+		sums[i] = res.Hash
+		if took > slowest {
+			slowest, slow = took, v
+		}
+		packets += res.Packets
+		trimmed += res.Trimmed
+		if lagged += res.Lagged; res.Lagged > 0 {
+			lagging++
+		}
+		if holed := v.Scenario().Holes(); res.Void > 0 && holed {
+			voided++
+		} else if res.Void > 0 {
+			needless++
+			t.Logf("seed %d: %d void packets, and no path has a hole", v.Seed, res.Void)
+		}
+		if res.LagRow >= 7 {
+			eighth++
+		}
+		tallied += res.Tallied
+		small += res.Small
+		ops += res.Ops
+		bytes += res.Bytes
+	})
+	if *hashes != "" {
+		writeHashes(t, list, sums)
+	}
+	t.Logf("%d seeds in %.1f s: %d datagrams (%d trimmed), %d operations (%d asked for no ACK, in %d seeds, seven in a row in %d), %d MiB received; seed %d was the slowest with %d ms",
+		ran, time.Since(start).Seconds(), packets, trimmed, ops, lagged, lagging, eighth, bytes>>20, slow.Seed, slowest.Milliseconds())
+	t.Logf("packets were too long for a path in %d seeds, and taken for too long in %d others", voided, needless)
+	if most := 1 + n/500; needless > most {
+		t.Errorf("without a hole packets were taken for too long in %d seeds, want at most %d (F7)", needless, most)
+	}
+	t.Logf("atomic operations ended %d receives", tallied)
+	if t.Logf("%d requests had the small header", small); n >= 200 && small < n {
+		t.Errorf("%d requests had the small header in %d seeds", small, n) // R-RMA-13
+	}
+	if n >= 200 && tallied == 0 {
+		t.Error("in no seed did an atomic operation end a receive")
+	}
+	if n >= 200 && voided == 0 {
+		t.Error("in no seed was a packet too long for a path (F7)")
+	}
+	if n >= 200 && eighth == 0 {
+		t.Error("in no seed did eight messages share an ACK (docs/decisions/0025)")
+	}
+}
+
+// drive runs the variants, as many at a time as there are processors, until three have failed. each is told of every
+// run, of one at a time, and how long it took. One seed in twenty is run twice. drive returns how many have run.
+func drive(t *testing.T, variants []simtest.Variant, each func(i int, res simtest.Result, took time.Duration)) (ran int) {
+	var mu sync.Mutex // guards ran, bad and what each uses
+	next, bad := 0, 0
+	var group sync.WaitGroup
 	for range runtime.GOMAXPROCS(0) {
 		group.Go(func() {
-			for {
-				i := next.Add(1) - 1
-				if i >= int64(n) || bad.Load() >= 3 {
-					return
-				}
-				v := simtest.Variant{Seed: list[i]}
+			mu.Lock()
+			defer mu.Unlock()
+			for next < len(variants) && bad < 3 {
+				i := next
+				next++
+				mu.Unlock()
+				v := variants[i]
 				// If a run hangs, its seed must be known.
 				hang := time.AfterFunc(time.Minute, func() {
-					panic(fmt.Sprintf("seed %d hangs: go test ./internal/sim -run Swarm %s -v", v.Seed, v.Args()))
+					panic(fmt.Sprintf("seed %d hangs: %s %s -v", v.Seed, command, v.Args()))
 				})
 				began := time.Now()
 				res := simtest.Run(v.Scenario(), nil)
-				sums[i] = res.Hash
-				mu.Lock()
-				if took := time.Since(began); took > slowest {
-					slowest, slow = took, v
-				}
-				mu.Unlock()
-				packets.Add(int64(res.Packets))
-				trimmed.Add(int64(res.Trimmed))
-				if lagged.Add(int64(res.Lagged)); res.Lagged > 0 {
-					lagging.Add(1)
-				}
-				if holed := v.Scenario().Holes(); res.Void > 0 && holed {
-					voided.Add(1)
-				} else if res.Void > 0 {
-					needless.Add(1)
-					t.Logf("seed %d: %d void packets, and no path has a hole", v.Seed, res.Void)
-				}
-				if res.LagRow >= 7 {
-					eighth.Add(1)
-				}
-				tallied.Add(int64(res.Tallied))
-				small.Add(int64(res.Small))
-				ops.Add(int64(res.Ops))
-				bytes.Add(int64(res.Bytes))
+				took := time.Since(began)
 				if res.Err == nil && v.Seed%20 == 0 {
 					if again := simtest.Run(v.Scenario(), nil); again.Hash != res.Hash {
 						res.Err = fmt.Errorf("two runs of the seed differ: %x and %x after %d and %d datagrams", res.Hash, again.Hash, res.Packets, again.Packets)
 					}
 				}
 				hang.Stop()
-				if res.Err != nil {
-					bad.Add(1)
-					mu.Lock()
+				mu.Lock()
+				ran++
+				if each(i, res, took); res.Err != nil {
+					bad++
 					failed(t, v, res)
-					mu.Unlock()
 				}
 			}
 		})
 	}
 	group.Wait()
-	if *hashes != "" {
-		writeHashes(t, list, sums)
-	}
-	t.Logf("%d seeds in %.1f s: %d datagrams (%d trimmed), %d operations (%d asked for no ACK, in %d seeds, seven in a row in %d), %d MiB received; seed %d was the slowest with %d ms",
-		min(next.Load(), int64(n)), time.Since(start).Seconds(), packets.Load(), trimmed.Load(), ops.Load(), lagged.Load(), lagging.Load(), eighth.Load(), bytes.Load()>>20, slow.Seed, slowest.Milliseconds())
-	t.Logf("packets were too long for a path in %d seeds, and taken for too long in %d others", voided.Load(), needless.Load())
-	if most := 1 + int64(n)/500; needless.Load() > most {
-		t.Errorf("without a hole packets were taken for too long in %d seeds, want at most %d (F7)", needless.Load(), most)
-	}
-	t.Logf("atomic operations ended %d receives", tallied.Load())
-	if t.Logf("%d requests had the small header", small.Load()); n >= 200 && small.Load() < int64(n) {
-		t.Errorf("%d requests had the small header in %d seeds", small.Load(), n) // R-RMA-13
-	}
-	if n >= 200 && tallied.Load() == 0 {
-		t.Error("in no seed did an atomic operation end a receive")
-	}
-	if n >= 200 && voided.Load() == 0 {
-		t.Error("in no seed was a packet too long for a path (F7)")
-	}
-	if n >= 200 && eighth.Load() == 0 {
-		t.Error("in no seed did eight messages share an ACK (docs/decisions/0025)")
-	}
+	return ran
 }
 
 // writeHashes writes a line for each seed.
@@ -186,42 +198,18 @@ func TestSwarmWithALiar(t *testing.T) {
 			n = 20
 		}
 	}
-	var next, bad, ops, dealings, refused atomic.Int64
-	var mu sync.Mutex
-	var group sync.WaitGroup
-	for range runtime.GOMAXPROCS(0) {
-		group.Go(func() {
-			for {
-				i := next.Add(1) - 1
-				if i >= int64(n) || bad.Load() >= 3 {
-					return
-				}
-				v := simtest.Variant{Seed: *first + uint64(i), Lie: true}
-				hang := time.AfterFunc(time.Minute, func() {
-					panic(fmt.Sprintf("seed %d hangs: %s %s -v", v.Seed, command, v.Args()))
-				})
-				res := simtest.Run(v.Scenario(), nil)
-				ops.Add(int64(res.Ops))
-				dealings.Add(int64(res.Dealings))
-				refused.Add(int64(res.Refused))
-				if res.Err == nil && v.Seed%20 == 0 {
-					if again := simtest.Run(v.Scenario(), nil); again.Hash != res.Hash {
-						res.Err = fmt.Errorf("two runs of the seed differ: %x and %x", res.Hash, again.Hash)
-					}
-				}
-				hang.Stop()
-				if res.Err != nil {
-					bad.Add(1)
-					mu.Lock()
-					failed(t, v, res)
-					mu.Unlock()
-				}
-			}
-		})
+	var ops, dealings, refused int
+	variants := make([]simtest.Variant, n)
+	for i := range variants {
+		variants[i] = simtest.Variant{Seed: *first + uint64(i), Lie: true}
 	}
-	group.Wait()
-	t.Logf("%d seeds, %d operations among honest hosts, %d with the liar, %d of these refused", n, ops.Load(), dealings.Load(), refused.Load())
-	if n >= 20 && (ops.Load() == 0 || refused.Load() < int64(n)) {
+	drive(t, variants, func(_ int, res simtest.Result, _ time.Duration) {
+		ops += res.Ops
+		dealings += res.Dealings
+		refused += res.Refused
+	})
+	t.Logf("%d seeds, %d operations among honest hosts, %d with the liar, %d of these refused", n, ops, dealings, refused)
+	if n >= 20 && (ops == 0 || refused < n) {
 		t.Error("the liar was hardly there")
 	}
 }
