@@ -372,7 +372,7 @@ func (in *Info) matchDomain(h *DomainAttr, why *reasons) {
 		Caps: domainCaps, Threading: fi.ThreadSafe, ControlProgress: fi.ProgressAuto, DataProgress: fi.ProgressAuto,
 		ResourceMgmt: fi.RMEnabled, AVType: fi.AVTable, MRKeySize: 8, CQDataSize: CQDataSize,
 		CQCnt: maxQueues, CntrCnt: maxQueues, EpCnt: 1 << 10, TxCtxCnt: 1 << 10, RxCtxCnt: 1 << 10, MaxEpTxCtx: 1, MaxEpRxCtx: 1,
-		MaxErrData: wire.AddrLen, MRCnt: 1 << 16, TClass: h.TClass, AuthKey: h.AuthKey,
+		MaxErrData: wire.AddrLen, MRCnt: maxRegions, TClass: h.TClass, AuthKey: h.AuthKey,
 	}
 	if in.AddrFormat == fi.FormatStr {
 		d.MaxErrData = av.MaxRecord

@@ -18,6 +18,9 @@ import (
 // KeyNotAvail is the key of a region that is not registered yet (FI_KEY_NOTAVAIL, R-MR-13).
 const KeyNotAvail = ^uint64(0)
 
+// maxRegions is how many regions a domain may have, and a FEP of each endpoint.
+const maxRegions = 1 << 16
+
 // mrModes are the modes of registration that hints may ask for (R-INFO-08). Without them
 // addresses are offsets and the application chooses the keys (R-MR-02).
 const mrModes = fi.MRVirtAddr | fi.MRAllocated | fi.MRProvKey | fi.MRRMAEvent | fi.MREndpoint
@@ -90,8 +93,8 @@ type MR struct {
 // taken before that of a driver.
 type regions struct {
 	mu        sync.Mutex
-	mrs       []*MR
-	endpoints []*Endpoint // enabled, with fi.RMA
+	mrs       map[uint64]*MR // by key
+	endpoints []*Endpoint    // enabled, with fi.RMA
 }
 
 // RegMR makes buf accessible to peers (fi_mr_reg). See RegMRAttr.
@@ -117,7 +120,7 @@ func (d *Domain) RegMRv(iov [][]byte, access fi.Flags, offset, key uint64, flags
 // offset, other access rights, an authorization key that is none, or memory that is not in
 // attr.Of (R-MR-11). fi.EKEYREJECTED:
 // the key has bits that users must not set (R-MR-05). fi.ENOKEY: another region has it (R-MR-06).
-// fi.EBADF: the domain is closed.
+// fi.ENOSPC: DomainAttr.MRCnt regions are registered. fi.EBADF: the domain is closed.
 func (d *Domain) RegMRAttr(attr *MRAttr, flags fi.Flags) (*MR, error) {
 	const rights = fi.Send | fi.Recv | fi.Read | fi.Write | fi.RemoteRead | fi.RemoteWrite
 	if attr == nil {
@@ -163,6 +166,10 @@ func (d *Domain) RegMRAttr(attr *MRAttr, flags fi.Flags) (*MR, error) {
 			return nil, fi.EINVAL
 		}
 	}
+	if len(d.regions.mrs) >= min(orDefault(d.attr.MRCnt, maxRegions), maxRegions) {
+		d.release()
+		return nil, fi.ENOSPC
+	}
 	if m.key, err = d.regions.keyFor(m); err != nil {
 		d.release()
 		return nil, err
@@ -170,22 +177,27 @@ func (d *Domain) RegMRAttr(attr *MRAttr, flags fi.Flags) (*MR, error) {
 	if attr.Of != nil {
 		attr.Of.subs++
 	}
-	d.regions.mrs = append(d.regions.mrs, m)
+	if d.regions.mrs == nil {
+		d.regions.mrs = map[uint64]*MR{}
+	}
+	d.regions.mrs[m.key] = m
 	if d.attr.MRMode&fi.MREndpoint == 0 && flags&fi.RMAEvent == 0 {
-		m.enable()
+		if err := m.enable(); err != nil {
+			m.remove()
+			return nil, err
+		}
 	}
 	return m, nil
 }
 
 // keyFor returns the key of a new region.
 func (g *regions) keyFor(m *MR) (uint64, error) {
-	used := func(key uint64) bool { return slices.ContainsFunc(g.mrs, func(o *MR) bool { return o.key == key }) }
 	if m.domain.attr.MRMode&fi.MRProvKey != 0 { // R-MR-04
 		for {
 			var b [8]byte
 			_, _ = crand.Read(b[:]) // it never fails
 			k := binary.BigEndian.Uint64(b[:])&(wire.MKeyVendor|wire.MKeyRKey) | wire.MKeyProvider | m.attr.RequestedKey&IdempotentKey
-			if !used(k) {
+			if g.mrs[k] == nil {
 				return k, nil
 			}
 		}
@@ -194,7 +206,7 @@ func (g *regions) keyFor(m *MR) (uint64, error) {
 	switch {
 	case !wire.MKeyValid(key) || key&wire.MKeyVendor != 0:
 		return 0, fi.EKEYREJECTED
-	case used(key):
+	case g.mrs[key] != nil:
 		return 0, fi.ENOKEY
 	}
 	return key, nil
@@ -312,8 +324,7 @@ func (m *MR) Enable() error {
 	case m.enabled || m.domain.attr.MRMode&fi.MREndpoint != 0 && len(m.only) == 0, m.flags&fi.MRSingleUse != 0 && len(m.only) > 1:
 		return fi.EOPBADSTATE
 	}
-	m.enable()
-	return nil
+	return m.enable()
 }
 
 // Refresh tells that the memory has changed its mapping (fi_mr_refresh). Go memory has not: it
@@ -369,35 +380,51 @@ func (m *MR) Close() error {
 	case m.subs > 0:
 		return fi.EBUSY
 	}
-	if m.attr.Of != nil {
-		m.attr.Of.subs--
-	}
-	m.closed, m.enabled = true, false
-	for _, ep := range g.endpoints {
-		m.leave(ep)
-	}
+	m.disable()
 	if m.tally != nil {
 		m.tally.counting.Unbind((*idleMR)(m))
 	}
 	if m.persist != nil {
 		m.persist.close()
 	}
-	g.mrs = slices.DeleteFunc(g.mrs, func(o *MR) bool { return o == m })
-	m.domain.release()
+	m.remove()
 	return nil
 }
 
-func (m *MR) enable() {
+// remove takes the region from the domain.
+func (m *MR) remove() {
+	m.closed = true
+	if m.attr.Of != nil {
+		m.attr.Of.subs--
+	}
+	delete(m.domain.regions.mrs, m.key)
+	m.domain.release()
+}
+
+// enable makes the region accessible through the endpoints of the domain, all or none.
+func (m *MR) enable() error {
 	m.enabled = true
 	for _, ep := range m.domain.regions.endpoints {
-		m.join(ep)
+		if err := m.join(ep); err != nil {
+			m.disable()
+			return err
+		}
+	}
+	return nil
+}
+
+// disable ends the access to the region.
+func (m *MR) disable() {
+	m.enabled = false
+	for _, ep := range m.domain.regions.endpoints {
+		m.leave(ep)
 	}
 }
 
 // join makes the region accessible through an endpoint.
-func (m *MR) join(ep *Endpoint) {
+func (m *MR) join(ep *Endpoint) (err error) {
 	if !m.enabled || m.domain.attr.MRMode&fi.MREndpoint != 0 && !slices.Contains(m.only, ep) {
-		return
+		return nil
 	}
 	cfg := transport.RegionConfig{
 		Key: m.key, Iov: m.attr.Iov, Base: m.base, JobID: m.job, Endpoint: transport.AllEndpoints, Context: m, Flags: opRemote,
@@ -425,13 +452,18 @@ func (m *MR) join(ep *Endpoint) {
 		if ep.port != nil && !ep.port.has(ep) {
 			return // its queue was overrun, and the number is another endpoint's
 		}
-		if r, err := ep.fep.Register(cfg); err == nil {
+		var r *transport.Region
+		switch r, err = ep.fep.Register(cfg); err {
+		case nil:
 			m.reached[ep] = r
+		case transport.ErrClosed:
+			err = nil // nobody reaches the endpoint any more
 		}
 	})
 	if m.tally != nil && m.reached[ep] != nil {
 		_ = m.tally.counting.Bind(ep.progress()) // it is bound already, so it is not closed
 	}
+	return err
 }
 
 // leave ends the access through an endpoint.
@@ -453,7 +485,9 @@ func (g *regions) enter(ep *Endpoint) {
 	defer g.mu.Unlock()
 	g.endpoints = append(g.endpoints, ep)
 	for _, m := range g.mrs {
-		m.join(ep)
+		if err := m.join(ep); err != nil {
+			panic("BUG: uet: a region that the other endpoints took: " + err.Error())
+		}
 	}
 }
 

@@ -1,13 +1,16 @@
 package uet
 
 import (
+	"bytes"
 	"fmt"
+	"sync"
 	"testing"
 	"time"
 
 	"github.com/uetkit/uetkit/cntr"
 	"github.com/uetkit/uetkit/cq"
 	"github.com/uetkit/uetkit/fi"
+	"github.com/uetkit/uetkit/transport/wire"
 )
 
 func TestMRRawKey(t *testing.T) {
@@ -136,5 +139,176 @@ func TestMRCountsReads(t *testing.T) {
 	}
 	if _, err := b.rx.Read(make([]cq.Entry, 1)); err != fi.EAGAIN {
 		t.Errorf("an entry: %v", err)
+	}
+}
+
+func TestMRCountIsBounded(t *testing.T) {
+	// R-INFO-25: peers reach each region of the domain through each endpoint of a port, up to the last one; one more is refused.
+	r := newRig(t, rma(0, 0))
+	r.info.Domain.MRCnt = maxRegions
+	all := r.sharers(4)
+	peer := r.alone()
+	mem := make([]byte, 8)
+	mrs := make([]*MR, maxRegions)
+	for i := range mrs {
+		m, err := r.domain.RegMR(mem, fi.RemoteWrite, 0, uint64(i+1), 0, nil)
+		if err != nil {
+			t.Fatalf("region %d: %v", i, err)
+		}
+		mrs[i] = m
+	}
+	_, err := r.domain.RegMR(mem, fi.RemoteWrite, 0, maxRegions+1, 0, nil)
+	want(t, err, fi.ENOSPC)
+	for i, n := range append(all, r.joiner(all[0])) { // the last one finds the regions when it is enabled
+		to := peer.know(n)
+		for _, m := range []*MR{mrs[0], mrs[maxRegions-1]} {
+			ok(t, peer.Write([]byte{1}, to, 0, m.Key(), nil))
+			if _, err := ends(t, peer.tx); err != nil {
+				t.Errorf("endpoint %d, key %d: %v", i, m.Key(), err)
+			}
+		}
+	}
+	ok(t, mrs[5].Close())
+	_, err = r.domain.RegMR(mem, fi.RemoteWrite, 0, 5, 0, nil)
+	want(t, err, fi.ENOKEY)
+	mrs[5], err = r.domain.RegMR(mem, fi.RemoteWrite, 0, maxRegions+1, 0, nil)
+	ok(t, err)
+	for _, m := range mrs {
+		ok(t, m.Close())
+	}
+}
+
+func TestMRKeysAreDrawn(t *testing.T) {
+	// R-MR-04: nobody can guess a key of the provider: it says nothing of others, and each bit of its RKEY is drawn.
+	r := newRig(t, rma(0, fi.MRProvKey))
+	const n = 2000
+	var ones [64]int
+	steps := map[uint64]bool{}
+	var last uint64
+	for range n {
+		m, err := r.domain.RegMR(make([]byte, 8), fi.RemoteRead, 0, 0, 0, nil)
+		ok(t, err)
+		defer func() { ok(t, m.Close()) }()
+		for b := range ones {
+			ones[b] += int(m.Key() >> b & 1)
+		}
+		steps[m.Key()-last] = true
+		last = m.Key()
+	}
+	for b := range ones {
+		if wire.MKeyRKey>>b&1 != 0 && (ones[b] < n*42/100 || ones[b] > n*58/100) { // seven times the deviation that chance gives
+			t.Errorf("bit %d is 1 in %d of %d keys", b, ones[b], n)
+		}
+	}
+	if len(steps) != n {
+		t.Errorf("%d different steps from key to key, want %d", len(steps), n)
+	}
+}
+
+func TestMRClosesInUse(t *testing.T) {
+	// R-MR-12: when Close returns, the memory is the application's alone, whatever peers do at that moment.
+	h := rma(fi.Atomic, 0)
+	h.Domain.DataProgress = fi.ProgressAuto
+	r := newRig(t, h)
+	b := r.node()
+	peers := []*node{r.node(), r.node()}
+	for round := range 10 {
+		m, mem := r.memory(100_000, fi.RemoteRead|fi.RemoteWrite, uint64(round+1))
+		var all sync.WaitGroup
+		began := make(chan bool, len(peers))
+		for _, p := range peers {
+			to := p.know(b)
+			all.Go(func() {
+				buf, one, old := make([]byte, 60_000), make([]byte, 8), make([]byte, 8)
+				for i := 0; ; i++ {
+					for _, err := range []error{
+						p.Write(buf, to, 8, m.key, nil), p.Read(buf, to, 30_000, m.key, nil),
+						p.FetchAtomicMsg(&AtomicMsg{Buf: one, Result: old, Addr: to, Key: m.key, Type: fi.Uint64, Op: fi.Sum}, 0),
+					} {
+						if err != nil {
+							t.Error(err)
+							return
+						}
+					}
+					gone := 0
+					for range 3 {
+						switch _, err := ends(t, p.tx); fi.Of(err) {
+						case 0:
+						case fi.EKEYREJECTED:
+							gone++
+						default:
+							t.Errorf("%v, want FI_EKEYREJECTED or nothing", err)
+							gone = 3
+						}
+					}
+					if i == 3 {
+						began <- true
+					}
+					if gone == 3 {
+						return
+					}
+				}
+			})
+		}
+		for range peers {
+			<-began
+		}
+		ok(t, m.Close())
+		for i := range mem { // under the race detector an access of the provider is seen here
+			mem[i] = byte(i)
+		}
+		all.Wait()
+		for i := range mem {
+			if mem[i] != byte(i) {
+				t.Fatalf("round %d: byte %d was written after Close", round, i)
+			}
+		}
+	}
+}
+
+func TestMRVector(t *testing.T) {
+	// R-MR-11, R-MR-03: a region of several parts, some empty, is one run of bytes, whatever borders a write or a read crosses.
+	for _, mode := range []fi.MRMode{0, fi.MRVirtAddr} {
+		r := newRig(t, rma(0, mode))
+		a, _, toB, _ := r.pair()
+		const guard, size = 16, 7 + 4096 + 13
+		ground := bytes.Repeat([]byte{0xee}, size+4*guard)
+		var iov [][]byte
+		for _, part := range []struct{ at, n int }{{guard, 7}, {guard + 7, 0}, {7 + 2*guard, 4096}, {7 + 4096 + 3*guard, 13}} {
+			iov = append(iov, ground[part.at:part.at+part.n:part.at+part.n])
+		}
+		m, err := r.domain.RegMRv(iov, fi.RemoteRead|fi.RemoteWrite, 0, 1, 0, nil)
+		ok(t, err)
+		model := bytes.Repeat([]byte{0xee}, size)
+		for i, c := range []struct{ off, n int }{{0, size}, {0, 7}, {6, 2}, {7, 4096}, {5, 4103}, {4102, 2}, {4103, 13}, {4000, size - 4000}, {size - 1, 1}} {
+			src := make([]byte, c.n)
+			for k := range src {
+				src[k] = byte(k*5 + i)
+			}
+			ok(t, a.Write(src, toB, m.Base()+uint64(c.off), m.Key(), nil))
+			_, err := ends(t, a.tx)
+			ok(t, err)
+			copy(model[c.off:], src)
+			if got := bytes.Join(iov, nil); !bytes.Equal(got, model) {
+				t.Fatalf("mode %v: other bytes after a write of %d at %d", mode, c.n, c.off)
+			}
+			got := make([]byte, c.n)
+			ok(t, a.Read(got, toB, m.Base()+uint64(c.off), m.Key(), nil))
+			_, err = ends(t, a.tx)
+			ok(t, err)
+			if !bytes.Equal(got, src) {
+				t.Fatalf("mode %v: other bytes were read, %d at %d", mode, c.n, c.off)
+			}
+		}
+		ok(t, a.Write([]byte{1, 2}, toB, m.Base()+size-1, m.Key(), nil))
+		_, err = ends(t, a.tx)
+		want(t, err, fi.EFAULT)
+		for _, b := range iov {
+			clear(b)
+		}
+		ok(t, m.Close())
+		if n := bytes.Count(ground, []byte{0xee}); n != 4*guard {
+			t.Errorf("mode %v: %d of %d bytes around the parts are as they were", mode, n, 4*guard)
+		}
 	}
 }

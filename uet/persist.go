@@ -16,6 +16,7 @@ import (
 // calls adapt to the speed of the storage, and progress never waits for it.
 type persister struct {
 	call func(off, n uint64) error
+	sync func(b []byte) error // makes memory of a mapped file durable
 
 	mu      sync.Mutex
 	idle    sync.Cond // signalled when working ends
@@ -32,7 +33,7 @@ type commit struct {
 
 // newPersister makes the persister of a region. fi.EOPNOTSUPP: nothing can make its memory durable.
 func newPersister(attr *MRAttr) (*persister, error) {
-	p := &persister{call: attr.Persist}
+	p := &persister{call: attr.Persist, sync: pmem.Sync}
 	p.idle.L = &p.mu
 	if p.call == nil {
 		iov := attr.Iov
@@ -41,13 +42,13 @@ func newPersister(attr *MRAttr) (*persister, error) {
 				return nil, fi.EOPNOTSUPP
 			}
 		}
-		p.call = func(off, n uint64) error { return syncParts(iov, off, n) }
+		p.call = func(off, n uint64) error { return p.syncParts(iov, off, n) }
 	}
 	return p, nil
 }
 
 // syncParts makes n bytes of some parts of mapped files durable, from the offset off on.
-func syncParts(iov [][]byte, off, n uint64) error {
+func (p *persister) syncParts(iov [][]byte, off, n uint64) error {
 	for _, b := range iov {
 		size := uint64(len(b))
 		if off >= size {
@@ -55,7 +56,7 @@ func syncParts(iov [][]byte, off, n uint64) error {
 			continue
 		}
 		k := min(n, size-off)
-		if err := pmem.Sync(b[off : off+k]); err != nil {
+		if err := p.sync(b[off : off+k]); err != nil {
 			return err
 		}
 		if off, n = 0, n-k; n == 0 {

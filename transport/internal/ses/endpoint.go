@@ -68,11 +68,12 @@ var (
 // An endpoint is what requests name: its receives, and what it has outstanding.
 type endpoint struct {
 	EndpointConfig
-	id     EndpointID
-	closed bool // LeaveEndpoint or CloseEndpoint was called
-	gone   bool // CloseEndpoint was called
-	sends  int  // not ended
-	recvs  int  // not ended
+	id      EndpointID
+	closed  bool // LeaveEndpoint or CloseEndpoint was called
+	gone    bool // CloseEndpoint was called
+	sends   int  // not ended
+	recvs   int  // not ended
+	regions int  // that are reached through this endpoint alone
 
 	// mostSends and mostRecvs are MaxSends and MaxRecvs, and 0 when none may be posted any more.
 	mostSends, mostRecvs int

@@ -88,6 +88,7 @@ func (g *Region) Live() bool { return g.serial != 0 }
 type regions struct {
 	byKey  map[uint64]*Region // the first of those that have the key
 	all    []*Region          // in no order
+	ofAll  int                // those of AllEndpoints
 	serial uint64             // number of the youngest region
 }
 
@@ -110,7 +111,7 @@ func (s *SES) Register(cfg RegionConfig) (*Region, error) {
 		return nil, ErrKey
 	case g.size == 0 || g.Base+(g.size-1) < g.Base || (cfg.Counts || cfg.CountsReads) && cfg.Key&wire.MKeyIdempotent != 0 || cfg.Persistent && cfg.SingleUse:
 		return nil, ErrMemory
-	case len(s.all) >= s.cfg.MaxRegions:
+	case *s.regionsOf(cfg.Endpoint) >= s.cfg.MaxRegions:
 		return nil, ErrRegions
 	case s.hidden(cfg.Key, cfg.Endpoint):
 		return nil, ErrKeyInUse
@@ -122,9 +123,18 @@ func (s *SES) Register(cfg RegionConfig) (*Region, error) {
 	}
 	g.other, s.byKey[g.Key] = s.byKey[g.Key], g
 	s.lastRegion = lastRegion{}
+	*s.regionsOf(g.Endpoint)++
 	g.place = len(s.all)
 	s.all = append(s.all, g)
 	return g, nil
+}
+
+// regionsOf is where the regions of an endpoint are counted, or those of all endpoints.
+func (s *SES) regionsOf(ep EndpointID) *int {
+	if ep == AllEndpoints {
+		return &s.regions.ofAll
+	}
+	return &s.endpoint(ep).regions
 }
 
 // hidden reports whether a region of an endpoint, or of all, could not be told from one that has
@@ -160,6 +170,7 @@ func (s *SES) Deregister(g *Region) {
 	default:
 		delete(s.byKey, g.Key)
 	}
+	*s.regionsOf(g.Endpoint)--
 	last := s.all[len(s.all)-1]
 	s.all[g.place], last.place = last, g.place
 	s.all[len(s.all)-1] = nil

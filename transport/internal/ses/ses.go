@@ -86,7 +86,7 @@ type Config struct {
 	// unexpected message was answered when it came, so it is placed as far as it fits.
 	RefuseTooLong bool
 
-	// MaxRegions bounds the memory regions (default 65,536).
+	// MaxRegions bounds the memory regions of each endpoint, and those of all endpoints together (default 65,536).
 	MaxRegions int
 	// Random draws the memory keys of NewKey. It must be one that nobody can guess where peers
 	// are not trusted. nil draws from Seed.
