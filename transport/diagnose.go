@@ -376,6 +376,8 @@ func (d *diagnosis) why(v *ses.SendView, w *Waiting) {
 	case s != nil && s.idem:
 		d.whyIdempotent(v, s, w)
 		return
+	case f.cfg.Datagram:
+		return // it leaves with the next train
 	case s == nil:
 		w.Cause = WaitPDC // its PDC ended, and the next is not open
 		return

@@ -250,7 +250,7 @@ func TestRUDIForgedAnswers(t *testing.T) {
 }
 
 func TestRUDISilentPeer(t *testing.T) {
-	// A peer that answers nothing ends all operations by RUDI within PeerTimeout, with an unknown effect.
+	// S-RUDI-53: a peer that answers nothing ends all operations by RUDI within PeerTimeout, with an unknown effect.
 	p := newIdem(t, func(c *Config) { c.PeerTimeout = 2 * time.Second })
 	p.drop = func(*FEP, []byte) bool { return true }
 	begun := p.now
@@ -354,7 +354,7 @@ func TestDiagnoseKnowsTheMode(t *testing.T) {
 	}
 	p := newGrams(t, nil)
 	p.post(p.a, Op{Kind: OpSend, Peer: p.toB, RI: 15, Buf: make([]byte, 100)})
-	if w := p.a.Diagnose(p.now); len(w) != 1 || w[0].Mode != wire.UUD || !strings.Contains(w[0].String(), " by UUD, ") {
+	if w := p.a.Diagnose(p.now); len(w) != 1 || w[0].Mode != wire.UUD || w[0].Cause != WaitNothing || !strings.Contains(w[0].String(), " by UUD, ") {
 		t.Errorf("%+v", w)
 	}
 }
@@ -418,7 +418,7 @@ func TestRUDIRegionGoesWhileItIsRead(t *testing.T) {
 }
 
 func TestRUDIOptimizedHeaders(t *testing.T) {
-	// UE 3.5.10.9, S-RUDI-06: requests may have a medium or a small header. They have no message id, so read data
+	// UE 3.5.10.9, S-RUDI-56: requests may have a medium or a small header. They have no message id, so read data
 	// comes with the small header, which has the id of the packet.
 	p := newIdem(t, nil)
 	p.a.cfg.NoCRC, p.b.cfg.NoCRC = true, true
@@ -524,7 +524,7 @@ func TestRUDIFloodIsBounded(t *testing.T) {
 }
 
 func TestRUDIReadBeforeTheSourceIsProven(t *testing.T) {
-	// S-RUDI-04, S-RUDI-05: the ACK that opened the PDC has come, and nothing that shows it. RUD brings
+	// S-RUDI-54, S-RUDI-55: the ACK that opened the PDC has come, and nothing that shows it. RUD brings
 	// the bytes.
 	p := newIdem(t, nil)
 	for i := range p.b.peers {
@@ -560,7 +560,7 @@ func TestRUDIReadOfAPeerThatIsGone(t *testing.T) {
 }
 
 func TestRUDIReadOfSmallerPackets(t *testing.T) {
-	// S-RUDI-05: a target whose packets take less cannot answer; RUD brings the bytes.
+	// S-RUDI-55: a target whose packets take less cannot answer; RUD brings the bytes.
 	p := newIdem(t, func(c *Config) {
 		if c.PayloadMTU = 4096; c.Local.Addr() == netip.MustParseAddr("198.18.0.2") {
 			c.PayloadMTU = 1024

@@ -1,6 +1,7 @@
 package transport
 
 import (
+	"bytes"
 	"fmt"
 	"slices"
 	"testing"
@@ -183,6 +184,47 @@ func TestRTRGoesByItsOwnPDC(t *testing.T) {
 	}
 	if theirs[x.pds.SPDCID] {
 		t.Errorf("the PDC of the message, %d, carries it", x.pds.SPDCID)
+	}
+}
+
+// S-RDV-61: what is left of a rendezvous send is read by a PDC that carries nothing else of the target.
+func TestPullGoesByItsOwnPDC(t *testing.T) {
+	p := newPipe(t, func(c *Config) { c.RendezvousMin = 50_000 })
+	list := p.requests()
+	for i, n := range []int{8, 20_000} { // by a short lane and a long one
+		p.post(p.a, Op{Kind: OpTRecv, Buf: make([]byte, n), Context: i})
+		p.post(p.b, Op{Kind: OpTSend, Peer: p.toA, RI: 15, Buf: make([]byte, n), Context: i})
+	}
+	p.exchange()
+	body, buf := pattern(70_000, 1), make([]byte, 70_000)
+	p.post(p.b, Op{Kind: OpTRecv, Tag: 5, Buf: buf, Context: "r"})
+	p.post(p.a, Op{Kind: OpTSend, Peer: p.toB, RI: 15, Tag: 5, Buf: body, Context: "s"})
+	for range 5 {
+		p.now += time.Millisecond
+		p.a.Advance(p.now)
+		p.b.Advance(p.now)
+		p.exchange()
+	}
+	if !bytes.Equal(buf, body) || p.a.Stats().Lent != 1 {
+		t.Fatalf("it did not come, or not by rendezvous (%d)", p.a.Stats().Lent)
+	}
+	reads, others := map[uint16]bool{}, map[uint16]bool{}
+	for _, x := range *list {
+		switch {
+		case x.from != p.b || x.pds.Next != wire.NextReqStd:
+		case x.ses.Opcode == wire.OpRead:
+			reads[x.pds.SPDCID] = true
+		default:
+			others[x.pds.SPDCID] = true
+		}
+	}
+	for id := range reads {
+		if others[id] {
+			t.Errorf("PDC %d carries the read and others", id)
+		}
+	}
+	if len(reads) != 1 || len(others) != 2 {
+		t.Errorf("reads by %v, the rest by %v", reads, others)
 	}
 }
 

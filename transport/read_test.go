@@ -156,7 +156,7 @@ func TestReadRefused(t *testing.T) {
 }
 
 func TestReadWindow(t *testing.T) {
-	// S-RMA-18: a read asks for at most ReadWindow bytes that have not come, and goes on when some come.
+	// S-RMA-68: a read asks for at most ReadWindow bytes that have not come, and goes on when some come.
 	p := newPipe(t, func(c *Config) { c.ReadWindow = 10_000 })
 	src, dst := pattern(1<<20, 1), make([]byte, 1<<20)
 	readable(t, p.b, 5, src)
@@ -247,7 +247,7 @@ func TestReadOfSingleUse(t *testing.T) {
 	p.checkIdle()
 }
 
-// T13: a peer asks for more and more and acknowledges no read data. What is served to it is bounded,
+// S-RMA-69, T13: a peer asks for more and more and acknowledges no read data. What is served to it is bounded,
 // others read meanwhile, and when it is given up nothing of it is left.
 func TestT13NeverTakesReturnData(t *testing.T) {
 	s := newStar(t, 2, func(c *Config) { c.PeerTimeout, c.MaxSends, c.MPRange = 2*time.Second, 10_000, 16384 })
@@ -374,7 +374,7 @@ func TestSmallReadsComeInTheACK(t *testing.T) {
 }
 
 func TestSmallReadsOfStrangersDoNotComeInTheACK(t *testing.T) {
-	// T27: nothing of a region goes to who may be a forgery.
+	// S-RMA-69, T27: nothing of a region goes to who may be a forgery.
 	s := newStar(t, 1)
 	mem := []byte("secret")
 	readable(t, s.hub, 5, mem)

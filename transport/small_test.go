@@ -338,7 +338,7 @@ func TestSmallTooLong(t *testing.T) {
 }
 
 func TestSmallUnequal(t *testing.T) {
-	// S-RMA-21: ends with unequal MTUs: what is asked for with the small header fits any packet back.
+	// S-RMA-71: ends with unequal MTUs: what is asked for with the small header fits any packet back.
 	p := newPipe(t, nil)
 	cfg := p.a.cfg
 	cfg.PayloadMTU = 8192

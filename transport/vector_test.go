@@ -409,7 +409,7 @@ func requests(packets [][]byte) (out []string) {
 		s := *h.std
 		s.MsgID = 0
 		if s.Opcode == wire.OpRead && s.Flags&wire.SESSOM != 0 {
-			s.HeaderData = 0 // there it says how much it asks for (S-SEG-03)
+			s.HeaderData = 0 // there it says how much it asks for (S-RMA-68)
 			if s.ReqLen <= 1024 {
 				s.Flags |= wire.SESEOM
 			}

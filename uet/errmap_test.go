@@ -9,7 +9,7 @@ import (
 )
 
 func TestErrnoOfEveryReturnCode(t *testing.T) {
-	// R-ERR-01 to R-ERR-32, S-ERR-02, by number: this table is written from the rules,
+	// R-ERR-01 to R-ERR-32, S-ERR-02, S-ERR-56, by number: this table is written from the rules,
 	// not from the code.
 	want := map[wire.RC]fi.Errno{
 		0x02: fi.ENORX, 0x03: fi.ESHUTDOWN, 0x04: fi.ENORX, 0x05: fi.ENORX, 0x06: fi.EOPNOTSUPP, 0x07: fi.EMSGSIZE,

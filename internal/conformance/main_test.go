@@ -45,6 +45,30 @@ func TestNothingIsOpenUnlisted(t *testing.T) {
 	}
 }
 
+// The page of the semantic sublayer tells the rules S of the list, each once, and no others.
+func TestEveryRuleIsTold(t *testing.T) {
+	s, root := loadHouse(t)
+	page, err := os.ReadFile(filepath.Join(root, "docs/protocol/ses.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	told := map[rule]int{}
+	for line := range strings.Lines(string(page)) {
+		if cells := strings.Split(line, "|"); len(cells) > 2 {
+			if r, ok := parseRule(strings.TrimSpace(cells[1])); ok {
+				if told[r]++; !s.known(r) {
+					t.Errorf("%v is told, and not in %s", r, rulesFile)
+				}
+			}
+		}
+	}
+	s.all(func(r rule, _ string) {
+		if strings.HasPrefix(r.area, "S-") && told[r] != 1 {
+			t.Errorf("%v is told %d times", r, told[r])
+		}
+	})
+}
+
 func TestCited(t *testing.T) {
 	for text, want := range map[string]string{
 		"R-CQ-47":                          "R-CQ-47",

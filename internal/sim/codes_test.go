@@ -158,9 +158,9 @@ func (r *refusing) post(op transport.Op, way string, mark codeMark) {
 	}
 }
 
-// take posts a receive of the target for a message with a tag.
-func (r *refusing) take(ep transport.EndpointID, tag uint64, n int) {
-	op := transport.Op{Kind: transport.OpTRecv, Endpoint: ep, Tag: tag, Buf: make([]byte, n, n+16)[:n:n], Context: codeTook(len(r.took))}
+// take posts a receive of the target for a message, of the kind OpTRecv for one with a tag.
+func (r *refusing) take(kind transport.OpKind, ep transport.EndpointID, tag uint64, n int) {
+	op := transport.Op{Kind: kind, Endpoint: ep, Tag: tag, Buf: make([]byte, n, n+16)[:n:n], Context: codeTook(len(r.took))}
 	r.took[op.Context.(codeTook)] = nil
 	if err := r.w.Hosts[1].PostAside(&op); err != nil {
 		r.Fatal(err)
@@ -396,7 +396,7 @@ func refusals() (list []refusal) {
 				o.RI, o.RemoteAddr = ri, addr
 				return o
 			}
-			meets := func(n int) func(r *refusing) { return func(r *refusing) { r.take(1, refuseTag, n) } }
+			meets := func(n int) func(r *refusing) { return func(r *refusing) { r.take(transport.OpTRecv, 1, refuseTag, n) } }
 			add(refusal{name: what + " on an endpoint that allows none", want: wire.RCUnsupportedOp, ways: both, op: to(15, 0)})
 			add(refusal{name: what + " over the end", want: wire.RCBadAddr, ways: both, op: to(16, 0), ready: meets(7), took: transport.Truncated})
 			add(refusal{name: what + " over the last address", want: wire.RCBadAddr, ways: both, op: to(16, 1<<64-4), ready: meets(64), took: transport.Truncated})
@@ -410,32 +410,38 @@ func refusals() (list []refusal) {
 		}
 	}
 
-	for _, n := range []int{8, 3000, 20_000} {
-		for _, lent := range []bool{false, true} {
-			if lent && n < 20_000 {
-				continue
-			}
-			op := transport.Op{Kind: transport.OpTSend, Tag: refuseTag, Buf: make([]byte, n)}
-			what, spec := fmt.Sprintf("message of %d bytes", n), func(*simtest.Spec) {}
-			if lent {
-				what, spec = what+" that is lent", config(rendezvous)
-			}
-			const both = "rud rod"
-			names(what, both, op, spec)
-			refuses := func(s *simtest.Spec) { spec(s); s.Hosts[1].Config.RefuseTooLong = true }
-			meets := func(r *refusing) { r.take(0, refuseTag, n/2) }
-			add(refusal{name: what + " for a shorter receive", want: wire.RCTooLong, ways: both, op: op, spec: refuses, ready: meets, took: transport.Truncated})
-			if n > 2000 && !lent {
-				add(refusal{name: what + ", longer than the target takes", want: wire.RCUnsupportedSize, ways: both, op: op, spec: short})
-			}
-			if n < 10_000 {
-				bits(what, both, op, true)
+	for _, kind := range []transport.OpKind{transport.OpTSend, transport.OpSend} {
+		name, takes, tag := "message", transport.OpTRecv, uint64(refuseTag)
+		if kind == transport.OpSend {
+			name, takes, tag = "untagged message", transport.OpRecv, 0
+		}
+		for _, n := range []int{8, 3000, 20_000} {
+			for _, lent := range []bool{false, true} {
+				if lent && n < 20_000 {
+					continue
+				}
+				op := transport.Op{Kind: kind, Tag: tag, Buf: make([]byte, n)}
+				what, spec := fmt.Sprintf("%s of %d bytes", name, n), func(*simtest.Spec) {}
+				if lent {
+					what, spec = what+" that is lent", config(rendezvous)
+				}
+				const both = "rud rod"
+				names(what, both, op, spec)
+				refuses := func(s *simtest.Spec) { spec(s); s.Hosts[1].Config.RefuseTooLong = true }
+				meets := func(r *refusing) { r.take(takes, 0, tag, n/2) }
+				add(refusal{name: what + " for a shorter receive", want: wire.RCTooLong, ways: both, op: op, spec: refuses, ready: meets, took: transport.Truncated})
+				if n > 2000 && !lent {
+					add(refusal{name: what + ", longer than the target takes", want: wire.RCUnsupportedSize, ways: both, op: op, spec: short})
+				}
+				if n < 10_000 {
+					bits(what, both, op, true)
+				}
 			}
 		}
+		stops := func(s *simtest.Spec) { s.Hosts[1].Config.IdleTimeout = 20 * ms }
+		add(refusal{name: name + " that stops for a while", want: wire.RCDropped, ways: "rud", op: transport.Op{Kind: kind, Tag: tag, Buf: make([]byte, 3000)}, spec: stops,
+			ready: func(r *refusing) { r.take(takes, 0, tag, 3000); r.stop(60 * ms) }, took: transport.TimedOut})
 	}
-	stops := func(s *simtest.Spec) { s.Hosts[1].Config.IdleTimeout = 20 * ms }
-	add(refusal{name: "message that stops for a while", want: wire.RCDropped, ways: "rud", op: transport.Op{Kind: transport.OpTSend, Tag: refuseTag, Buf: make([]byte, 3000)}, spec: stops,
-		ready: func(r *refusing) { r.take(0, refuseTag, 3000); r.stop(60 * ms) }, took: transport.TimedOut})
 
 	write := transport.Op{Kind: transport.OpWrite, Buf: make([]byte, 100), Level: transport.LevelCommit}
 	disk, none := write, write

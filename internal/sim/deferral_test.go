@@ -12,7 +12,7 @@ import (
 
 func deferrable(c *transport.Config) { c.DeferrableMin = 16 << 10 }
 
-// R-CMPL-18, R-MSG-14, S-DEF: programs that send in one order and receive in another come to their end, however
+// R-CMPL-18, R-MSG-14, S-DEF-60: programs that send in one order and receive in another come to their end, however
 // much they send before anything is received, on good paths and bad ones, in order and not.
 func TestReversedOrder(t *testing.T) { reversedPrograms(t, deferrable) }
 

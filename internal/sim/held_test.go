@@ -54,7 +54,7 @@ func rest(w *simtest.World) {
 	w.Run(time.Minute)
 }
 
-// T15: 64 datagrams that begin long messages, and a trickle of more of them, do not stop a
+// S-RSM-61, T15: 64 datagrams that begin long messages, and a trickle of more of them, do not stop a
 // receiver that has 64 receives posted: honest messages arrive at 80 % of the rate and more from
 // the first datagram on. The messages are of one source or of 64, that may be forged or not, fit
 // the receives or not, in clear and sealed by a member.

@@ -265,7 +265,7 @@ func TestT27Reflection(t *testing.T) {
 	settle(w)
 }
 
-// T27: reads and fetching operations from a forged source, of a few bytes up to all of a region, in one packet
+// S-RMA-69, T27: reads and fetching operations from a forged source, of a few bytes up to all of a region, in one packet
 // and in several, draw no byte of it, at most 3 × their bytes, answers and six questions, and end by themselves.
 func TestT27ReadReflection(t *testing.T) {
 	const size = 1 << 20

@@ -310,7 +310,7 @@ func TestLevelDC(t *testing.T) {
 	})
 }
 
-// R-CMPL-12: a send of LevelMatch waits for a receive, however long, and whatever becomes of the
+// R-CMPL-12, S-DEF-65, S-DEF-66: a send of LevelMatch waits for a receive, however long, and whatever becomes of the
 // PDC by which its target has deferred it; and it ends when its target, or the endpoint there, is gone.
 func TestLevelMatch(t *testing.T) {
 	for _, mode := range []string{"RUD", "ROD"} {

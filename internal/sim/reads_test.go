@@ -238,7 +238,7 @@ func TestReadsOfSourceThatSendsSYN(t *testing.T) {
 }
 
 func TestDeferredOfSourceThatSendsSYN(t *testing.T) {
-	// S-CLR-08: the same for a message that was deferred, and gets a receive later. Its RTR waits for the proof,
+	// S-CLR-08, S-DEF-62: the same for a message that was deferred, and gets a receive later. Its RTR waits for the proof,
 	// and the CLEAR for the answer came in a packet with SYN, which proves nothing.
 	w := pair(t, 1, lan, forged, memory(1<<20))
 	source := netip.MustParseAddrPort("10.9.9.9:4793")

@@ -19,7 +19,7 @@ func request(spdcid uint16, start, psn uint32, q wire.ReqStd, n int) []byte {
 	return append(q.Append(h.Append(nil)), make([]byte, n)...)
 }
 
-// T17, S-ERR-05: a request of a foreign job, for another process or another resource, is
+// T17, S-ERR-55: a request of a foreign job, for another process or another resource, is
 // refused by its code and changes nothing. The answer to a foreign job does not tell whether
 // the rest of the name exists or a receive would match.
 func TestT17ForeignNames(t *testing.T) {

@@ -945,7 +945,7 @@ func (l *ledger) ack(r *record, to *Host) {
 	r.dir = d
 	d.acker = r.spdcid
 	if i := r.ackPSN - d.start; r.hasRsp && r.rc > 1 && !r.probe && i < uint32(len(d.sent)) && d.sent[i].op != nil {
-		d.sent[i].op.refused = true // all of it may go again (S-GEN-05)
+		d.sent[i].op.refused = true // all of it may go again (S-GEN-55)
 	}
 	if i := r.ackPSN - d.start; r.deferred && !r.probe && i < uint32(len(d.sent)) && d.sent[i].op != nil && (d.sent[i].op.Len > 0 || d.sent[i].op.Level == transport.LevelMatch) {
 		if h.deferred = true; !d.sent[i].op.lent {

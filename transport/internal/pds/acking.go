@@ -185,7 +185,7 @@ func (p *PDC) appendAck(b []byte, s *answer, service time.Duration, req wire.Ack
 	if s.n == 0 {
 		return s.rsp.Append(a.Append(b))
 	}
-	if s.small { // S-RMA-21
+	if s.small { // S-RMA-71
 		a.Next = wire.NextRspDataSmall
 		h := wire.RspDataSmall{List: s.rsp.List, Opcode: wire.RspWithData, RC: s.rsp.RC, JobID: s.rsp.JobID, PayloadLen: uint16(s.n), ReqPSN: s.psn}
 		return append(h.Append(a.Append(b)), s.data[:s.n]...)

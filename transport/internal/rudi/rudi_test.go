@@ -37,7 +37,7 @@ func TestAnsweredOnce(t *testing.T) {
 }
 
 func TestLatePacketsAreSentAgain(t *testing.T) {
-	// The pauses double up to RTOMax; a peer that is silent for PeerTimeout fails them all.
+	// S-RUDI-53: the pauses double up to RTOMax; a peer that is silent for PeerTimeout fails them all.
 	r := table()
 	id := r.Push(ms, 1, msg(1))
 	var gaps []time.Duration
@@ -74,7 +74,7 @@ func TestLatePacketsAreSentAgain(t *testing.T) {
 }
 
 func TestWindow(t *testing.T) {
-	// It begins with 16, grows with answers to 64, and halves once per round trip of losses.
+	// S-RUDI-53: it begins with 16, grows with answers to 64, and halves once per round trip of losses.
 	r := table()
 	now, n := time.Duration(ms), uint32(0)
 	var out []uint32

@@ -365,7 +365,7 @@ func (g *rig) refuseOnce(h Handle, rc wire.RC, gen uint8) {
 }
 
 func TestNotReadyIsSentAgain(t *testing.T) {
-	// S-GEN-05: a message answered NO_MATCH or DISABLED_GEN is sent again after a back-off.
+	// S-GEN-55: a message answered NO_MATCH or DISABLED_GEN is sent again after a back-off.
 	for _, rc := range []wire.RC{wire.RCNoMatch, wire.RCDisabledGen} {
 		g := newRig(t)
 		body := pattern(3000)
@@ -515,7 +515,15 @@ func TestNotReadyWithPiecesLeft(t *testing.T) {
 }
 
 func TestTransientErrorIsRetriedAFewTimes(t *testing.T) {
+	// S-GEN-56: after UNCOR_TRNSNT a message goes again five times. An ordered one does not: what was sent behind
+	// it is executed meanwhile.
 	g := newRig(t)
+	o, err := g.SES.send(0, &Op{Kind: EvSend, Peer: 2, Buf: pattern(10), Context: "o", Ordered: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	g.refuseOnce(o, wire.RCUncorTrnsnt, 0)
+	g.wantEvent(EvSend, Rejected, "o", 10)
 	h := g.send(Send{Buf: pattern(10), Context: "m"})
 	now := time.Second
 	n := 0

@@ -213,7 +213,7 @@ const maxFetched = 16 << 20
 func (s *SES) fetch(src *Source, r *wire.ReqStd, g *Region, a wire.Atomic, memory, operand, compare []byte) *Result {
 	n := len(memory)
 	if s.small && n > int(src.Most) {
-		return s.rejected(wire.RCUnsupportedSize) // S-RMA-21, before anything is executed
+		return s.rejected(wire.RCUnsupportedSize) // S-RMA-71, before anything is executed
 	}
 	if n <= maxInline && !src.Unproven { // S-RMA-12
 		old, rc := amo.Apply(s.inline[:0], a.Op, a.Type, memory, operand, compare)

@@ -272,7 +272,7 @@ func TestAtomicRefused(t *testing.T) {
 			rsp := res.Rsp
 			g.a.Answered(h, &rsp)
 			if c.want == wire.RCBadGeneration {
-				return // it goes again, with the generation of the answer (S-GEN-05)
+				return // it goes again, with the generation of the answer (S-GEN-03)
 			}
 			if e := g.a.Event(); e == nil || e.Cause != Rejected || e.RC != c.want || e.Unknown {
 				t.Errorf("%+v", e)

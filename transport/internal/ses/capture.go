@@ -3,7 +3,7 @@ package ses
 // This file keeps what the reads of ROD PDCs return. What comes behind such a read may change the memory as
 // soon as the read was executed: a write of the same peer, or the program that a message tells that the read
 // is done. So each part is copied when its request is executed, and kept until the peer has it; the copy is
-// what is sent, and sent again (S-RMA-22, docs/decisions/0062).
+// what is sent, and sent again (S-RMA-72, docs/decisions/0062).
 
 // maxCaptured bounds the bytes of all peers that are kept so, maxCapturedPeer those of one,
 // maxCapturedUnproven those of sources that may be forged. A part counts as its length rounded up to a

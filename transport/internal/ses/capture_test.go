@@ -80,7 +80,7 @@ func (c *captureRig) wantCaptured(n int) {
 	}
 }
 
-// S-RMA-22, R-ORD-01, R-ORD-06: an ordered read brings what its memory was when it was executed, whatever becomes of the memory until its
+// S-RMA-72, R-ORD-01, R-ORD-06: an ordered read brings what its memory was when it was executed, whatever becomes of the memory until its
 // packets leave, or leave again; a short read behind it finds what is there then.
 func TestOrderedReadKeepsItsBytes(t *testing.T) {
 	for _, single := range []bool{false, true} {

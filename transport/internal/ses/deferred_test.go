@@ -371,7 +371,7 @@ func TestDeferredByTheLetter(t *testing.T) {
 		}
 		g.wantEvent(EvTSend, OK, "m", 5000)
 	}
-	// S-DEF-10, S-GEN-05: a target that keeps no more headers may say NO_MATCH. Then it goes again.
+	// S-DEF-10, S-GEN-55: a target that keeps no more headers may say NO_MATCH. Then it goes again.
 	g, h, _, id := begin(t)
 	g.Answered(h, &wire.Rsp{Opcode: wire.RspResponse, RC: wire.RCNoMatch, MsgID: id})
 	for range drain(g.SES, h, 1024) { // MSG_ERROR
@@ -758,7 +758,7 @@ func TestDeferredForTooLong(t *testing.T) {
 	}
 }
 
-// T27: no RTR goes to a source that may be forged. S-DEF-09: an RTR
+// S-DEF-62, T27: no RTR goes to a source that may be forged. S-DEF-09: an RTR
 // for a message that is not deferred, or from another peer, changes nothing.
 func TestDeferredForgeries(t *testing.T) {
 	d, h := deferredOne(t, nil)
@@ -931,7 +931,7 @@ func TestDeferredCancelledBeforeAsked(t *testing.T) {
 	}
 }
 
-// A peer that does not know RTRs gets ordinary sends, which it refuses until it has room.
+// S-DEF-63: a peer that does not know RTRs gets ordinary sends, which it refuses until it has room.
 func TestDeferredNotByEverybody(t *testing.T) {
 	d := newDuo(t, 1, func(c *Config) { c.UnexpectedBytes = 32 << 10 })
 	d.send(1, 32<<10, false)
@@ -964,7 +964,7 @@ func TestDeferredNotByEverybody(t *testing.T) {
 	d.atRest()
 }
 
-// Another program may have the address of a peer that knew RTRs. What it says it does not know is sent without.
+// S-DEF-63: another program may have the address of a peer that knew RTRs. What it says it does not know is sent without.
 func TestDeferredUnlearnt(t *testing.T) {
 	d := newDuo(t, 1, nil)
 	d.a.supports[2] = supportYes

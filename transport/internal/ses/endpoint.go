@@ -97,7 +97,7 @@ type name struct {
 
 const anyPart = 1<<16 - 1 // longer than any PIDonFEP or resource index
 
-// names maps names to endpoints, and counts the endpoints of each job and PIDonFEP (S-ERR-04).
+// names maps names to endpoints, and counts the endpoints of each job and PIDonFEP (S-ERR-54).
 type names struct {
 	whole map[name]*endpoint
 	parts map[name]int // endpoints of a job, and of a PIDonFEP of it

@@ -21,7 +21,7 @@ func open(t *testing.T, s *SES, name Identity, change ...func(*EndpointConfig)) 
 	return id
 }
 
-// S-ERR-04, T17: only requests of the job learn which part of the name is wrong.
+// S-ERR-54, S-ERR-55, T17: only requests of the job learn which part of the name is wrong.
 func TestEndpointOfARequest(t *testing.T) {
 	s := New(testConfig())
 	one := s.Name(0)

@@ -40,7 +40,7 @@ func permutations(n int, f func(order []int)) {
 }
 
 func TestPlacementInAnyOrder(t *testing.T) {
-	// S-RSM-02, S-MAT-06, S-RSM-06: a message is placed in every arrival order, with any MTU
+	// S-RSM-02, S-MAT-06, S-RSM-06, S-FLD-01: a message is placed in every arrival order, with any MTU
 	// (this side knows none), with a receive posted before, between any two packets, or after,
 	// and with buffers that fit and that do not.
 	for _, c := range []struct{ mtu, n int }{
@@ -101,7 +101,7 @@ func TestPlacementInAnyOrder(t *testing.T) {
 }
 
 func TestPiecesOfDifferentSizes(t *testing.T) {
-	// The receiver never assumes a payload size, not even that of the packet before.
+	// S-SEG-53: the receiver never assumes a payload size, not even that of the packet before.
 	g := newRig(t)
 	body := pattern(10_000)
 	a := other(16)
@@ -779,7 +779,7 @@ func TestSweepEndingPushesOutTheNext(t *testing.T) {
 	g.rest()
 }
 
-// S-RSM-12: the rest of a message that stopped gets the error however late it comes and whatever
+// S-RSM-62: the rest of a message that stopped gets the error however late it comes and whatever
 // other peers make the target remember: if it began a message anew, all packets would have been
 // answered OK, and its sender would take it for received.
 func TestEndedIsToldHoweverLate(t *testing.T) {

@@ -186,7 +186,7 @@ func TestLendTruncated(t *testing.T) {
 	d.atRest()
 }
 
-// A send can be cancelled until something of it was read. Its target forgets it, and its memory is not read any more.
+// S-RDV-62: a send can be cancelled until something of it was read. Its target forgets it, and its memory is not read any more.
 func TestLendCancelled(t *testing.T) {
 	cancel := func(d *duo, want bool) {
 		t.Helper()
@@ -292,7 +292,7 @@ func TestLendToTheTargetAlone(t *testing.T) {
 	d.atRest()
 }
 
-// A peer that does not know rendezvous sends gets ordinary ones. It is asked once.
+// S-RDV-64: a peer that does not know rendezvous sends gets ordinary ones. It is asked once.
 func TestLendToAPeerThatDoesNotKnow(t *testing.T) {
 	for _, ordered := range []bool{false, true} {
 		d := newDuo(t, 1, lends)
@@ -336,7 +336,7 @@ func TestLendRefusedByOpcode(t *testing.T) {
 	}
 }
 
-// When the PDC that stood for an announced message is closed, or a read of it breaks off, its target is asked whether it is
+// S-RDV-65, S-RDV-62: when the PDC that stood for an announced message is closed, or a read of it breaks off, its target is asked whether it is
 // still there.
 func TestLendAsksWhetherItIsThere(t *testing.T) {
 	start := func() (*duo, uint64) {
@@ -420,7 +420,7 @@ func (e *end) loanPDC() uint32 {
 	return noPDC
 }
 
-// S-RDV-08: a target whose endpoint closes says that nobody will read the message, and a peer that reads parts twice instead of
+// S-RDV-08, S-RDV-63: a target whose endpoint closes says that nobody will read the message, and a peer that reads parts twice instead of
 // others ends it.
 func TestLendRefusedLater(t *testing.T) {
 	d := newDuo(t, 1, lends)

@@ -26,7 +26,7 @@ func (d *duo) sendMatch(tag uint64, n int, change func(*Op)) Handle {
 	return h
 }
 
-// R-CMPL-12: a send of LevelMatch ends when a receive has the message, not before, whatever its length,
+// R-CMPL-12, S-DEF-64: a send of LevelMatch ends when a receive has the message, not before, whatever its length,
 // though there is room for it.
 func TestMatchCompleteWaitsForTheReceive(t *testing.T) {
 	lengths := []int{0, 1, 8, 1024, 1025, 20_000}

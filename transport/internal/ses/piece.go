@@ -118,7 +118,7 @@ func (w Whole) Append(b []byte, n int) []byte {
 }
 
 // Append appends the header, which is the standard one except for a piece of the kind Small, and the payload of a piece that was handed out and is
-// neither answered nor failed (S-HDR-05). Retransmissions are encoded anew in this way.
+// neither answered nor failed (S-HDR-55). Retransmissions are encoded anew in this way.
 func (s *SES) Append(b []byte, p piece.Piece) []byte { return s.encode(b, p, false) }
 
 func (s *SES) encode(b []byte, p piece.Piece, first bool) []byte {

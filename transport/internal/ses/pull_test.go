@@ -590,7 +590,7 @@ func TestPullWaitsForItsAnswers(t *testing.T) {
 	}
 }
 
-// A read that has brought everything ends the message well, whatever becomes of requests without an answer: the
+// S-RDV-62: a read that has brought everything ends the message well, whatever becomes of requests without an answer: the
 // initiator takes the message for received, and does not offer it any more.
 func TestPullHasAll(t *testing.T) {
 	for _, c := range []Cause{Aborted, TimedOut, Unreachable} {
@@ -681,7 +681,7 @@ func TestPullBeginsAnew(t *testing.T) {
 	}
 }
 
-// T27: nothing is read from a source that may be forged. It is asked to prove itself, by an answer that it
+// S-RDV-60, T27: nothing is read from a source that may be forged. It is asked to prove itself, by an answer that it
 // must clear.
 func TestPullOfUnproven(t *testing.T) {
 	a := announcement{tag: 7, body: pattern(5000), eager: 1000, key: 5}
@@ -707,7 +707,7 @@ func TestPullOfUnproven(t *testing.T) {
 	}
 }
 
-// T15: what a source that may be forged holds is taken from it while another message waits.
+// S-RDV-60, T15: what a source that may be forged holds is taken from it while another message waits.
 func TestPullOfUnprovenIsTakenBack(t *testing.T) {
 	g := newRig(t)
 	a := announcement{tag: 7, body: pattern(5000), eager: 1000, key: 5}
@@ -754,7 +754,7 @@ func TestPullOfUnprovenKeepsItsPlace(t *testing.T) {
 	g.CancelAll()
 }
 
-// S-MSC-03: the initiator gives up what it has announced, by the key of its memory, by the message id, or by a
+// S-MSC-03, S-RDV-62: the initiator gives up what it has announced, by the key of its memory, by the message id, or by a
 // packet with IE.
 func TestPullGivenUp(t *testing.T) {
 	a := announcement{tag: 7, body: pattern(5000), eager: 500, key: 1<<40 + 5}
@@ -814,7 +814,7 @@ func TestPullGivenUp(t *testing.T) {
 	}
 }
 
-// The initiator asks whether the message is still here, when the PDC by which it came is gone.
+// S-RDV-62: the initiator asks whether the message is still here, when the PDC by which it came is gone.
 func TestPullStillHere(t *testing.T) {
 	g := newRig(t)
 	a := announcement{tag: 7, body: pattern(5000), key: 1<<40 + 5}
@@ -903,7 +903,7 @@ func TestPullEnds(t *testing.T) {
 	}
 }
 
-// The other end hears of an endpoint that closes.
+// S-RDV-63: the other end hears of an endpoint that closes.
 func TestPullOfEndpointThatCloses(t *testing.T) {
 	g := newRig(t)
 	if _, err := g.Open(EndpointConfig{Identity: Identity{JobID: 1, PIDonFEP: 2, RI: 3, Initiator: 4}}); err != nil {

@@ -238,7 +238,7 @@ func (s *SES) Asks(h Handle, mtu int) int {
 
 // encodeAsk appends a piece of a read. The first piece of several says how much it asks for where
 // others have their length: the specification has no field for it and assumes that both sides
-// have the same MTU (S-SEG-03). Without HD the field has no meaning to others.
+// have the same MTU (S-SEG-03, S-RMA-68). Without HD the field has no meaning to others.
 func (s *SES) encodeAsk(b []byte, m *send, p piece.Piece, first bool) []byte {
 	n := m.asks(p.Off)
 	if first {

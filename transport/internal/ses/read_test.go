@@ -220,7 +220,7 @@ func TestShortReadWithoutEOM(t *testing.T) {
 }
 
 func TestVoidReturnOfARead(t *testing.T) {
-	// S-RMA-20: a void packet is answered by a guaranteed error, and the read goes on: with what the packet
+	// S-RMA-70: a void packet is answered by a guaranteed error, and the read goes on: with what the packet
 	// that it stands for would have brought, in other parts.
 	g := newRig(t)
 	_, d := g.asking(3000, 3)
@@ -249,7 +249,7 @@ func TestVoidReturnOfARead(t *testing.T) {
 }
 
 func TestRecutReturn(t *testing.T) {
-	// S-RMA-20: of read data in whose place a void packet went the bytes go again, once and in short parts, if
+	// S-RMA-70: of read data in whose place a void packet went the bytes go again, once and in short parts, if
 	// the answer says so; any other answer is that to the packet itself.
 	fresh := wire.Rsp{Opcode: wire.RspResponse, RC: wire.RCUnsupportedOp}
 	for _, c := range []struct {
@@ -367,4 +367,27 @@ func TestAsks(t *testing.T) {
 	want("the end is near", 4)
 	more(4)
 	want("all was asked for", 0)
+}
+
+// S-SEG-03, S-RMA-68: a first request of several asks for what it says, and if it says nothing, as those of other
+// implementations, for the MTU that both ends have. With header data the same bits say nothing.
+func TestFirstRequestSaysHowMuch(t *testing.T) {
+	for _, c := range []struct {
+		flags wire.SESFlags
+		says  uint64
+		n     uint32
+		want  int
+	}{
+		{wire.SESSOM, 0, 5000, 1024}, {wire.SESSOM, 4096, 5000, 4096}, {wire.SESSOM, 500, 5000, 500}, {wire.SESSOM, 6000, 5000, 5000},
+		{wire.SESSOM, 0, 1000, 1000}, {wire.SESSOM | wire.SESHD, 4096, 5000, 1024}, {single, 0, 5000, 5000}, {single, 500, 5000, 5000},
+	} {
+		g := newRig(t)
+		g.region(RegionConfig{Key: 1, Buf: pattern(8000), Access: RemoteRead})
+		g.answerOf(func(r *wire.ReqStd) {
+			r.Opcode, r.Flags, r.ReqLen, r.HeaderData = wire.OpRead, wire.SESREL|c.flags, c.n, c.says<<32
+		}, nil)
+		if _, n := g.ToReturn(srcA.PDC); n != c.want {
+			t.Errorf("%+v: %d bytes are returned", c, n)
+		}
+	}
 }

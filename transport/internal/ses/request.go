@@ -47,7 +47,7 @@ func (s *SES) inner(e *endpoint, r *wire.ReqStd, n int) bool {
 }
 
 // request executes a decoded request. data is what follows the header. The order of its checks
-// is that of S-ERR-04.
+// is that of S-ERR-54.
 func (s *SES) request(r *wire.ReqStd, data []byte) *Result {
 	if r.Opcode == wire.OpDeferrableRTR {
 		return s.readyToRestart(&s.src, r)

@@ -19,7 +19,7 @@ func (g *rig) req(change func(*wire.ReqStd)) []byte {
 }
 
 func TestRequestCheckOrder(t *testing.T) {
-	// S-ERR-04: the first check that fails gives the answer. Each row breaks one thing; all
+	// S-ERR-54: the first check that fails gives the answer. Each row breaks one thing; all
 	// rows after it are broken as well.
 	g := newRig(t)
 	rows := []struct {
@@ -341,7 +341,7 @@ func TestRequestMedium(t *testing.T) {
 	g.rest()
 }
 
-// S-RMA-21: what has no message id is answered by one packet in the small form, which names the PSN of the
+// S-RMA-71: what has no message id is answered by one packet in the small form, which names the PSN of the
 // request: in the ACK if it is short, else in the return direction. What no packet takes is refused before
 // anything is executed.
 func TestAnswersInTheSmallForm(t *testing.T) {

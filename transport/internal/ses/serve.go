@@ -108,7 +108,7 @@ func (s *SES) serveRead(src *Source, r *wire.ReqStd) *Result {
 	case r.Flags&wire.SESIE != 0:
 		return s.rejected(wire.RCInitiatorError)
 	case s.small && n > uint64(src.Most):
-		return s.rejected(wire.RCUnsupportedSize) // S-RMA-21
+		return s.rejected(wire.RCUnsupportedSize) // S-RMA-71
 	}
 	g, rc := s.region(r, RemoteRead)
 	if rc == wire.RCBadMKey && len(s.loans) != 0 {
@@ -386,7 +386,7 @@ func (s *SES) encodeReturn(b []byte, p piece.Piece) []byte {
 	return sv.region.Append(h.Append(b), sv.base+uint64(p.Off), uint64(p.Len))
 }
 
-// encodeSmall is encodeReturn for a read without a message id (S-RMA-21). There are no parts in which the bytes
+// encodeSmall is encodeReturn for a read without a message id (S-RMA-71). There are no parts in which the bytes
 // could come if the path does not carry the packet, so a void packet says that they do not come.
 func (s *SES) encodeSmall(b []byte, p piece.Piece, sv *serve) []byte {
 	h := wire.RspDataSmall{Opcode: wire.RspWithData, RC: wire.RCOK, JobID: sv.job, PayloadLen: uint16(p.Len), ReqPSN: sv.psn}

@@ -11,7 +11,7 @@ import (
 // the standard header.
 
 // mostSmallRead is how many bytes a read with the small header asks for at most: as one packet answers it, no more than
-// every packet carries, whatever the MTU of the target (S-RMA-21).
+// every packet carries, whatever the MTU of the target (S-RMA-71).
 const mostSmallRead = recutLen
 
 // small reports whether a write or a read may go with the small header.

@@ -85,7 +85,7 @@ func TestSmallEncodes(t *testing.T) {
 }
 
 func TestSmallReadsFindTheirData(t *testing.T) {
-	// R-RMA-13, S-RMA-21: data names the PSN of its request; a PSN that another one has got names that one.
+	// R-RMA-13, S-RMA-71: data names the PSN of its request; a PSN that another one has got names that one.
 	g := newRig(t)
 	data := func(psn wire.PSN, n int, fill byte, rc wire.RC) {
 		t.Helper()
@@ -146,7 +146,7 @@ func TestSmallReadsFindTheirData(t *testing.T) {
 }
 
 func TestSmallBecomesStandard(t *testing.T) {
-	// S-HDR-05: with the standard header goes what does not fit, and what goes from its beginning because it was refused.
+	// S-HDR-05, S-HDR-55: with the standard header goes what does not fit, and what goes from its beginning because it was refused.
 	g := newRig(t)
 	for _, c := range []struct {
 		name   string

@@ -442,7 +442,7 @@ func TestTaggedAtomicIsLeft(t *testing.T) {
 	}
 }
 
-// S-AMO-10, S-GEN-05, S-ADDR-03: a target without unexpected messages answers NO_MATCH; the operation goes again.
+// S-AMO-10, S-GEN-55, S-ADDR-03: a target without unexpected messages answers NO_MATCH; the operation goes again.
 func TestTaggedAtomicGoesAgain(t *testing.T) {
 	for _, ordered := range []bool{false, true} {
 		g := newTagRig(t)

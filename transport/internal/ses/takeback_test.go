@@ -35,7 +35,7 @@ func (g *rig) until(t time.Duration) {
 
 func several(src Source, n int) []Source { return slices.Repeat([]Source{src}, n) }
 
-// T15: a peer that holds more than its share loses receives when its messages stand still, one for
+// S-RSM-61, T15: a peer that holds more than its share loses receives when its messages stand still, one for
 // each message of another peer that waits, and no more. A message that lost its receive goes on as
 // an unexpected one and waits for a receive when it is complete, with all its bytes.
 func TestTakenBackForAnother(t *testing.T) {
@@ -119,7 +119,7 @@ func TestTakenBackInOrder(t *testing.T) {
 	g.wantEvent(EvTRecv, OK, "late", 99)
 }
 
-// T15: no message that goes on loses its receive, however many its peer holds. What is slower than
+// S-RSM-61, T15: no message that goes on loses its receive, however many its peer holds. What is slower than
 // 100 KiB/s does, though it is the only one of its peer.
 func TestTakenBackFromTheSlow(t *testing.T) {
 	g := newRig(t)
@@ -218,7 +218,7 @@ func TestTakenBackWithoutRoom(t *testing.T) {
 	}
 }
 
-// S-RSM-12: a message that is to be sent again counts as one in progress until its sender hears of
+// S-RSM-62: a message that is to be sent again counts as one in progress until its sender hears of
 // it. So a peer that says nothing more has few receives, however many messages it begins.
 func TestTakenBackCountsAsOpen(t *testing.T) {
 	g := newRig(t, func(c *Config) { c.OpenPerPeer = 8 })

@@ -269,3 +269,96 @@ func TestForgedReadsAndAtomicsStayInside(t *testing.T) {
 	}
 	g.rest()
 }
+
+// S-RMA-56, R-MR-12: the packets of a write are placed as they come, in any order, in the region that the first one found: if that
+// is removed the rest is refused, though another one has the key.
+func TestWriteStaysInItsRegion(t *testing.T) {
+	body := pattern(3000)
+	part := func(g *rig, off, n int) *Result {
+		return g.answerOf(func(r *wire.ReqStd) {
+			r.Opcode, r.Flags, r.ReqLen = wire.OpWrite, wire.SESREL, 3000
+			if off == 0 {
+				r.Flags |= wire.SESSOM
+			} else {
+				r.MsgOff, r.PayloadLen = uint32(off), uint16(n)
+			}
+			if off+n == 3000 {
+				r.Flags |= wire.SESEOM
+			}
+		}, body[off:off+n])
+	}
+	for removed := range 3 {
+		g := newRig(t)
+		first, second := make([]byte, 3000), make([]byte, 3000)
+		region := g.region(RegionConfig{Key: 1, Buf: first, Access: RemoteWrite})
+		for k, off := range []int{2000, 0, 1000} {
+			want := wire.RCOK
+			if removed > 0 && k >= removed {
+				want = wire.RCBadMKey
+			}
+			if removed > 0 && k == removed {
+				g.Deregister(region)
+				g.region(RegionConfig{Key: 1, Buf: second, Access: RemoteWrite})
+			}
+			if res := part(g, off, 1000); res.Rsp.RC != want {
+				t.Fatalf("removed before packet %d, packet %d: %v, want %v", removed, k, res.Rsp.RC, want)
+			}
+			if want == wire.RCOK {
+				wantBytes(t, first[off:off+1000], body[off:off+1000])
+			}
+		}
+		wantBytes(t, second, make([]byte, 3000))
+		g.PDCGone(srcA.PDC, Aborted)
+	}
+}
+
+// S-RMA-57: a write with header data without room for its completion is refused for now: if it is one packet nothing is written,
+// of several packets the one that would complete it comes again. One without header data needs no room.
+func TestWriteWithDataWaitsForRoom(t *testing.T) {
+	for _, hasData := range []bool{false, true} {
+		room := false
+		g := newRig(t, func(c *Config) { c.Admit = func() bool { return room } })
+		mem := make([]byte, 2048)
+		g.region(RegionConfig{Key: 1, Buf: mem, Access: RemoteWrite})
+		body := pattern(2048)
+		flags := wire.SESREL
+		if hasData {
+			flags |= wire.SESHD
+		}
+		short := g.req(func(r *wire.ReqStd) {
+			r.Opcode, r.Flags, r.Match, r.ReqLen, r.MsgID = wire.OpWrite, flags|single, 1, 8, 3
+		})
+		short = append(short, body[:8]...)
+		half := g.req(func(r *wire.ReqStd) {
+			r.Opcode, r.Flags, r.Match, r.ReqLen, r.MsgID = wire.OpWrite, flags|wire.SESSOM, 1, 2048, 4
+		})
+		half = append(half, body[:1024]...)
+		rest := g.req(func(r *wire.ReqStd) {
+			r.Opcode, r.Flags, r.Match, r.ReqLen, r.MsgID = wire.OpWrite, wire.SESREL|wire.SESEOM, 1, 2048, 4
+			r.MsgOff, r.PayloadLen = 1024, 1024
+		})
+		rest = append(rest, body[1024:]...)
+		if !hasData {
+			g.want(srcA, short, "default OK 8")
+			g.want(srcA, half, "default OK 2048")
+			g.want(srcA, rest, "default OK 2048")
+			g.quiet()
+			continue
+		}
+		g.want(srcA, short, "nack 09")
+		wantBytes(t, mem, make([]byte, 2048))
+		g.want(srcA, half, "default OK 2048")
+		g.want(srcA, rest, "nack 09")
+		g.quiet()
+		room = true
+		g.want(srcA, rest, "default OK 2048")
+		if e := g.event(); e.Kind != EvRemoteWrite || e.Len != 2048 || !e.HasData {
+			t.Errorf("%+v", e)
+		}
+		g.want(srcA, short, "default OK 8")
+		if e := g.event(); e.Kind != EvRemoteWrite || e.Len != 8 {
+			t.Errorf("%+v", e)
+		}
+		wantBytes(t, mem, body)
+	}
+}
