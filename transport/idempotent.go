@@ -2,6 +2,7 @@ package transport
 
 import (
 	"net/netip"
+	"slices"
 	"time"
 
 	"github.com/uetkit/uetkit/transport/internal/pds"
@@ -46,7 +47,7 @@ const maxIdemAnswers = 4096
 func (f *FEP) postIdempotent(now time.Duration, op *Op) (taken bool, err error) {
 	p := &f.peers[op.Peer]
 	if op.Ordered || op.HasData || op.Fence || op.Level >= LevelMatch || f.ended ||
-		f.sec == nil && (p.short == nil || !p.short.Usable() || p.short.RemoteID() == 0) ||
+		f.sec == nil && !p.reached() ||
 		f.sec != nil && !f.sec.Ready() || f.ses.Fenced(op.Endpoint, uint32(op.Peer)) {
 		return false, nil
 	}
@@ -54,7 +55,7 @@ func (f *FEP) postIdempotent(now time.Duration, op *Op) (taken bool, err error) 
 	if err != nil {
 		return true, mapErr(err)
 	}
-	f.ses.On(h, ses.NoPDC)
+	f.ses.GoesByRUDI(h)
 	if op.Optimized {
 		f.ses.Optimize(h)
 	}
@@ -74,6 +75,12 @@ func (f *FEP) postIdempotent(now time.Duration, op *Op) (taken bool, err error) 
 	q.q.push(h)
 	f.wakeIdem(op.Peer)
 	return true, nil
+}
+
+// reached reports whether a PDC to the peer is open, which shows the target that its source is not forged.
+func (p *peer) reached() bool {
+	open := func(pdc *pds.PDC) bool { return pdc != nil && pdc.Usable() && pdc.RemoteID() != 0 }
+	return open(p.short) || open(p.rod) || slices.ContainsFunc(p.long, open)
 }
 
 // wakeIdem lists a peer to which something may be sent.

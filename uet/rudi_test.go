@@ -44,6 +44,9 @@ func TestRUDI(t *testing.T) {
 	if !bytes.Equal(back, src) {
 		t.Error("other bytes")
 	}
+	if s := a.Stats(); s.Ops(wire.RUDI) != 2 || s.Ops(wire.RUD) != 4 || s.Ops(wire.ROD)+s.Ops(wire.UUD) != 0 {
+		t.Errorf("operations by RUDI %d, by RUD %d", s.Ops(wire.RUDI), s.Ops(wire.RUD))
+	}
 	ok(t, a.Read(back[:2], toB, 399_999, key, "out"))
 	if _, err := ends(t, a.tx); err != fi.EFAULT {
 		t.Errorf("out of bounds: %v", err)

@@ -393,7 +393,24 @@ func (p *printer) counters(who string, c, other *record.Counters) {
 	}
 	fmt.Fprintf(p.w, "  %s: tx %d pkts %s, rx %d pkts %s; acks tx %d rx %d; rtx %d (rto %d sack %d nack %d probe %d%s); dup %d ooo %d ce %d%s\n", who, c.TxPkts,
 		units.Bytes(int64(c.TxBytes)), c.RxPkts, units.Bytes(int64(c.RxBytes)), c.AcksTx, c.AcksRx, c.Rtx(), c.RtxRTO, c.RtxSACK, c.RtxNack, c.RtxProbe, spurious,
-		c.Dup, c.OOO, c.ECNCE, trimText(c.Trimmed)+rdvText(c)+creditText(c)+dropText(c.Drops))
+		c.Dup, c.OOO, c.ECNCE, trimText(c.Trimmed)+opsText(c)+rdvText(c)+creditText(c)+dropText(c.Drops))
+}
+
+// opsText says how many operations an end has completed, by delivery mode.
+func opsText(c *record.Counters) string {
+	var out strings.Builder
+	for _, m := range []struct {
+		name string
+		n    uint64
+	}{{traffic.RUD, c.OpsRUD}, {traffic.ROD, c.OpsROD}, {traffic.RUDI, c.OpsRUDI}, {traffic.UUD, c.OpsUUD}} {
+		if m.n > 0 {
+			fmt.Fprintf(&out, " %s %d", m.name, m.n)
+		}
+	}
+	if out.Len() == 0 {
+		return ""
+	}
+	return "; ops" + out.String()
 }
 
 // rdvText says how many messages an end has announced, and how many of the other end's it has read.

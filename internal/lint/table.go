@@ -182,8 +182,8 @@ var House = Table{
 		},
 		{Dir: "uet/zaplog", Foreign: []string{"go.uber.org/zap"}, TestsMay: []string{"uet"}, Why: "only programs that log by zap have it"},
 		{
-			Dir: "uet/*", May: []string{"uet", "fi", "transport"}, TestsMay: []string{"cq", "av"}, Foreign: []string{"github.com/prometheus/client_golang"},
-			Why: "transport for the names of the drop reasons that uet.Stats counts",
+			Dir: "uet/*", May: []string{"uet", "fi", "transport", "transport/wire"}, TestsMay: []string{"cq", "av"}, Foreign: []string{"github.com/prometheus/client_golang"},
+			Why: "transport for the names of the drop reasons that uet.Stats counts, transport/wire for the delivery modes",
 		},
 		{Dir: "uetnet/internal/host", May: []string{"uet", "fi", "transport/wire"}},
 		{

@@ -280,6 +280,20 @@ func TestCredits(t *testing.T) {
 	}
 }
 
+// The operations of each delivery mode are shown where an end had some, and no column of a mode that nothing went by.
+func TestOperationsByMode(t *testing.T) {
+	r := parse(t, `{"schema":"uetperf/1","config":{"test":"bw","mode":"rudi"},"runs":[{"transport":{"tx_pkts":9,"ops_rud":1,"ops_rudi":127},"peer_transport":{"tx_pkts":9}}]}`)
+	got := cells(t, r.Counters(""), 0)
+	if got["rud|"].Text != "1" || got["rudi|"].Text != "127" {
+		t.Errorf("%+v", got)
+	}
+	for _, h := range r.Counters("").Heads {
+		if h.Name == "rod" || h.Name == "uud" {
+			t.Errorf("there is a column %q, and nothing went by it", h.Name)
+		}
+	}
+}
+
 // The page shows what the record tells of each test of a soak, failures first.
 func TestSoakRounds(t *testing.T) {
 	r := parse(t, `{"schema":"uetperf/1","config":{"test":"soak"},"runs":[{"transport":{},"soak":{"episodes":5,"failed":1,"kinds":{},"leaks":[],"leaking":0,"rounds":[

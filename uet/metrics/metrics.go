@@ -10,6 +10,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/uetkit/uetkit/transport"
+	"github.com/uetkit/uetkit/transport/wire"
 	"github.com/uetkit/uetkit/uet"
 )
 
@@ -143,6 +144,7 @@ var (
 	packets    = desc("datagrams_total", "Datagrams of all kinds.", "direction")
 	octets     = desc("datagram_bytes_total", "Bytes of UDP payload.", "direction")
 	messages   = desc("messages_total", "Messages that completed.", "direction")
+	operations = desc("operations_total", "Messages, writes, reads and atomic operations sent that completed, by delivery mode.", "mode")
 	payload    = desc("message_bytes_total", "Bytes of messages that completed.", "direction")
 	acks       = desc("acks_total", "ACKs.", "direction")
 	resends    = desc("retransmissions_total", "Packets that were sent again.", "cause")
@@ -157,7 +159,7 @@ var (
 	early      = desc("unexpected_messages_total", "Messages that came before a receive for them.")
 )
 
-const numCounters = 28
+const numCounters = 32
 
 // counters are all counters except the drops.
 var counters = [numCounters]struct {
@@ -172,6 +174,10 @@ var counters = [numCounters]struct {
 	{desc: octets, label: "rx", get: func(s *uet.Stats) uint64 { return s.RxBytes }},
 	{desc: messages, label: "tx", get: func(s *uet.Stats) uint64 { return s.MsgsTx }},
 	{desc: messages, label: "rx", get: func(s *uet.Stats) uint64 { return s.MsgsRx }},
+	{desc: operations, label: "rud", get: func(s *uet.Stats) uint64 { return s.Ops(wire.RUD) }},
+	{desc: operations, label: "rod", get: func(s *uet.Stats) uint64 { return s.Ops(wire.ROD) }},
+	{desc: operations, label: "rudi", get: func(s *uet.Stats) uint64 { return s.Ops(wire.RUDI) }},
+	{desc: operations, label: "uud", get: func(s *uet.Stats) uint64 { return s.Ops(wire.UUD) }},
 	{desc: payload, label: "tx", get: func(s *uet.Stats) uint64 { return s.BytesTx }},
 	{desc: payload, label: "rx", get: func(s *uet.Stats) uint64 { return s.BytesRx }},
 	{desc: acks, label: "tx", get: func(s *uet.Stats) uint64 { return s.AcksTx }},

@@ -21,13 +21,17 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 // A node is an endpoint on the loopback interface.
 type node struct {
 	*uet.Endpoint
-	cq *cq.CQ
-	av *av.AV
+	cq     *cq.CQ
+	av     *av.AV
+	domain *uet.Domain
 }
 
-func open(t *testing.T) *node {
+func open(t *testing.T) *node { return openAs(t, nil) }
+
+// openAs is open with hints.
+func openAs(t *testing.T, hints *uet.Info) *node {
 	t.Helper()
-	infos, err := uet.GetInfo("127.0.0.1", "", fi.Source, nil)
+	infos, err := uet.GetInfo("127.0.0.1", "", fi.Source, hints)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -45,7 +49,7 @@ func open(t *testing.T) *node {
 			t.Error(err)
 		}
 	})
-	return &node{ep, q, v}
+	return &node{ep, q, v, domain}
 }
 
 // send sends n tagged messages of 100 bytes and waits until they have arrived.
@@ -119,6 +123,8 @@ func TestCollector(t *testing.T) {
 		t.Helper()
 		// Labels are sorted by name.
 		check(when, "uet_messages_total", 7, "tx", "client")
+		check(when, "uet_operations_total", 7, "client", "rud")
+		check(when, "uet_operations_total", 0, "client", "rod")
 		check(when, "uet_message_bytes_total", 700, "rx", "server")
 		check(when, "uet_endpoints", servers, "server")
 		check(when, "uet_dropped_datagrams_total", 0, "server", "crc")
@@ -146,5 +152,72 @@ func TestCollector(t *testing.T) {
 	}
 	if n, err := testutil.GatherAndCount(reg, "uet_retransmissions_total"); n != 8 || err != nil {
 		t.Errorf("%d causes, %v", n, err)
+	}
+}
+
+// Operations count by the delivery mode by which they went.
+func TestOperationsByMode(t *testing.T) {
+	const key = uet.IdempotentKey | 5
+	for _, c := range []struct {
+		mode  string
+		hints func(h *uet.Info)
+		post  func(n *node, dest fi.Addr) error
+		first string // the mode of the first operation, which opens the context
+	}{
+		{"rud", nil, nil, "rud"},
+		{"rod", func(h *uet.Info) { h.Tx.MsgOrder, h.Rx.MsgOrder = fi.OrderSAS, fi.OrderSAS }, nil, "rod"},
+		{"uud", func(h *uet.Info) { h.Ep.Type = fi.EpDgram }, nil, "uud"},
+		{"rudi", func(h *uet.Info) { h.Caps, h.Config.RUDI = fi.Msg|fi.RMA, true }, func(n *node, dest fi.Addr) error {
+			return n.Write(make([]byte, 100), dest, 0, key, nil)
+		}, "rud"},
+	} {
+		t.Run(c.mode, func(t *testing.T) {
+			h := &uet.Info{}
+			if c.hints != nil {
+				c.hints(h)
+			}
+			a, b := openAs(t, h), openAs(t, h)
+			reg, m := prometheus.NewPedanticRegistry(), metrics.New()
+			reg.MustRegister(m)
+			m.Add(a.Endpoint, "a")
+			name, err := b.Name()
+			if err != nil {
+				t.Fatal(err)
+			}
+			dest, err := a.av.InsertString(name.String())
+			if err != nil {
+				t.Fatal(err)
+			}
+			if c.post == nil {
+				c.post = func(n *node, dest fi.Addr) error { return n.Send(make([]byte, 100), dest, nil) }
+			} else {
+				mr, err := b.domain.RegMR(make([]byte, 100), fi.RemoteWrite, 0, key, 0, nil)
+				if err != nil {
+					t.Fatal(err)
+				}
+				defer mr.Close()
+			}
+			const count = 10
+			want := map[string]float64{"rud": 0, "rod": 0, "rudi": 0, "uud": 0}
+			for i := range count {
+				mode := c.mode
+				if i == 0 {
+					mode = c.first
+				}
+				want[mode]++
+				if err := c.post(a, dest); err != nil {
+					t.Fatal(err)
+				}
+				var e [1]cq.Entry
+				if _, err := a.cq.SRead(e[:], 1, 10*time.Second); err != nil {
+					t.Fatal(err)
+				}
+			}
+			for mode, n := range want {
+				if got := value(t, reg, "uet_operations_total", "a", mode); got != n {
+					t.Errorf("%v operations by %s, want %v", got, mode, n)
+				}
+			}
+		})
 	}
 }

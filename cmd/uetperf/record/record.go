@@ -501,6 +501,10 @@ type Counters struct {
 	ECNCE          uint64            `json:"ecn_ce"`
 	AcksTx         uint64            `json:"acks_tx"`
 	AcksRx         uint64            `json:"acks_rx"`
+	OpsRUD         uint64            `json:"ops_rud,omitempty"`         // operations of this end that succeeded and went by RUD (unordered)
+	OpsROD         uint64            `json:"ops_rod,omitempty"`         // those that went by ROD (ordered)
+	OpsRUDI        uint64            `json:"ops_rudi,omitempty"`        // those that went by RUDI (writes and reads without a context)
+	OpsUUD         uint64            `json:"ops_uud,omitempty"`         // those that went by UUD (datagrams)
 	RdvTx          uint64            `json:"rdv_tx,omitempty"`          // messages announced instead of sent (`--rendezvous`)
 	RdvRx          uint64            `json:"rdv_rx,omitempty"`          // announced messages of the other end of which all was read
 	CreditsGranted uint64            `json:"credits_granted,omitempty"` // grants of receiver credit that this end made (`--cc rccc`)
@@ -533,6 +537,10 @@ func (c *Counters) Add(d *Counters) {
 	c.ECNCE += d.ECNCE
 	c.AcksTx += d.AcksTx
 	c.AcksRx += d.AcksRx
+	c.OpsRUD += d.OpsRUD
+	c.OpsROD += d.OpsROD
+	c.OpsRUDI += d.OpsRUDI
+	c.OpsUUD += d.OpsUUD
 	c.RdvTx += d.RdvTx
 	c.RdvRx += d.RdvRx
 	c.CreditsGranted += d.CreditsGranted
@@ -562,6 +570,10 @@ func (c *Counters) Sub(before *Counters) {
 	c.ECNCE -= before.ECNCE
 	c.AcksTx -= before.AcksTx
 	c.AcksRx -= before.AcksRx
+	c.OpsRUD -= before.OpsRUD
+	c.OpsROD -= before.OpsROD
+	c.OpsRUDI -= before.OpsRUDI
+	c.OpsUUD -= before.OpsUUD
 	c.RdvTx -= before.RdvTx
 	c.RdvRx -= before.RdvRx
 	c.CreditsGranted -= before.CreditsGranted

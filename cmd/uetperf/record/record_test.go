@@ -206,6 +206,10 @@ runs[].peer_transport.drops map[string]uint64
 runs[].peer_transport.dup uint64
 runs[].peer_transport.ecn_ce uint64
 runs[].peer_transport.ooo uint64
+runs[].peer_transport.ops_rod uint64
+runs[].peer_transport.ops_rud uint64
+runs[].peer_transport.ops_rudi uint64
+runs[].peer_transport.ops_uud uint64
 runs[].peer_transport.rdv_rx uint64
 runs[].peer_transport.rdv_tx uint64
 runs[].peer_transport.rtx_nack uint64
@@ -267,6 +271,10 @@ runs[].transport.drops map[string]uint64
 runs[].transport.dup uint64
 runs[].transport.ecn_ce uint64
 runs[].transport.ooo uint64
+runs[].transport.ops_rod uint64
+runs[].transport.ops_rud uint64
+runs[].transport.ops_rudi uint64
+runs[].transport.ops_uud uint64
 runs[].transport.rdv_rx uint64
 runs[].transport.rdv_tx uint64
 runs[].transport.rtx_nack uint64

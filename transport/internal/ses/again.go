@@ -9,14 +9,14 @@ import (
 
 // This file sends refused messages again. A target refuses a message that it has no buffer
 // for and cannot keep (NO_MATCH, DISABLED_GEN), or whose resource has a new generation, which
-// the answer names (BAD_GENERATION): S-GEN-03, S-GEN-05. The whole message is then sent under
+// the answer names (BAD_GENERATION): S-GEN-03, S-GEN-55. The whole message is then sent under
 // a new message id, after a wait that doubles each time, until RNRTimeout.
 //
 // An unordered message waits by itself: a NO_MATCH says nothing about messages with another
 // tag. Ordered messages to one resource wait together (resource.go).
 
 // Back-off of sends to a target that is not ready: from 2 ms, doubled up to
-// 128 ms, plus up to half. S-GEN-05 has 50 to 100 ms, but a receive is often posted sooner.
+// 128 ms, plus up to half. The reference provider waits 50 to 100 ms (S-GEN-05), but a receive is often posted sooner.
 // The values are arbitrary.
 const (
 	backoffMin   = 2 * time.Millisecond
@@ -190,7 +190,7 @@ func (s *SES) rewind(m *send, again bool) {
 	if len(s.recuts) != 0 {
 		delete(s.recuts, m.self)
 	}
-	m.phase, m.next = phaseData, 0
+	m.phase, m.next, m.byRUDI = phaseData, 0, false // what goes again goes by a PDC
 	if m.cause == Rejected {
 		m.small = false
 	}

@@ -26,8 +26,7 @@ func (s *SES) Answered(h Handle, rsp *wire.Rsp) {
 		return
 	}
 	// It is endSend for nearly every message, and costs a stream of small ones 3 % less.
-	s.Stats.MsgsTx++
-	s.Stats.BytesTx += uint64(m.hdr.ReqLen)
+	s.succeeded(m)
 	e := s.events.add()
 	e.init(m.ep.id, m.kind, m.context, m.flags, m.buf, int(m.hdr.ReqLen), m.hdr.Match, PeerID(m.peer), 0)
 	e.data(m.wireFlags&wire.SESHD != 0, m.hdr.HeaderData)
@@ -353,7 +352,7 @@ func (s *SES) allAnswered(m *send) {
 		case m.cause == Rejected && s.again(m):
 			s.wait(m)
 			return
-		case m.isForRUD() && !s.closed && !m.ep.closed: // S-RUDI-05
+		case m.isForRUD() && !s.closed && !m.ep.closed: // S-RUDI-55
 			s.makeReady(m)
 			return
 		}
@@ -393,6 +392,16 @@ func (s *SES) allAnswered(m *send) {
 	s.endSend(m)
 }
 
+// succeeded counts a send that succeeded, and the mode of its PDC. That it went without one, endSend (RUDI) and
+// AppendDatagram (UUD) count.
+func (s *SES) succeeded(m *send) {
+	s.Stats.MsgsTx++
+	s.Stats.BytesTx += uint64(m.hdr.ReqLen)
+	if m.ordered {
+		s.Stats.byROD++
+	}
+}
+
 // endSend makes the event of a message, if one is due, and frees it.
 func (s *SES) endSend(m *send) {
 	switch {
@@ -401,8 +410,10 @@ func (s *SES) endSend(m *send) {
 	case m.cause != OK:
 		s.failed(m)
 	default:
-		s.Stats.MsgsTx++
-		s.Stats.BytesTx += uint64(m.hdr.ReqLen)
+		s.succeeded(m)
+		if m.byRUDI {
+			s.Stats.byRUDI++
+		}
 		if !m.silent && !m.told {
 			s.sendEvent(m)
 		}
@@ -425,7 +436,7 @@ func (s *SES) endSend(m *send) {
 		s.endRead(m)
 	}
 	m.hdr.BufOff, m.checking, m.operands, m.commit, m.match = 0, false, 0, commitNone, false
-	m.mayLend, m.small = false, false
+	m.mayLend, m.small, m.byRUDI = false, false, false
 	if len(s.recuts) != 0 {
 		delete(s.recuts, m.self)
 	}

@@ -25,8 +25,9 @@ func (s *SES) AppendDatagram(b []byte, h Handle) ([]byte, bool) {
 		b = append(b, m.buf...)
 	}
 	m.open++
-	m.phase = phaseSent
+	m.phase, m.ordered = phaseSent, false // nothing keeps datagrams in order
 	s.Answered(h, nil)
+	s.Stats.byUUD++
 	return b, true
 }
 

@@ -71,6 +71,14 @@ func (a *Answer) Append(b []byte) []byte {
 	return a.region.Append(h.Append(b), a.at, uint64(a.n))
 }
 
+// GoesByRUDI notes that all pieces of h, which is a write or a read, go without a PDC.
+func (s *SES) GoesByRUDI(h Handle) {
+	if _, m := s.lookup(h); m != nil {
+		m.byRUDI = true
+		s.On(h, NoPDC)
+	}
+}
+
 // Idempotent executes a request of RUDI. b is its header, of the kind next, and its payload, which it borrows. id is
 // its id, with which the answer to a read without a message id says what it answers. The answer to a
 // read has at most `most` bytes. A source that is not proven
@@ -101,7 +109,7 @@ func (s *SES) Idempotent(next wire.NextHdr, b []byte, id uint32, most int, prove
 }
 
 // idempotent executes a request and says what of a region goes with the answer. It returns RCNull, or
-// the error. The order of its checks is that of S-ERR-04.
+// the error. The order of its checks is that of S-ERR-54.
 func (s *SES) idempotent(r *wire.ReqStd, data []byte, most int, a *Answer) wire.RC {
 	if rc := s.check(r); rc != wire.RCNull {
 		return rc

@@ -90,8 +90,9 @@ type send struct {
 	sweeps   uint8         // phaseDeferred, phaseLent: how many there were since its target was heard about it
 	mayLend  bool          // it goes by rendezvous if its target turns out to read such sends
 	small    bool          // it goes with the small header, if one packet carries it
+	byRUDI   bool          // it goes without a PDC
 
-	_ [28]byte // whole cache lines
+	_ [27]byte // whole cache lines
 }
 
 // A commitStage is how far a send of LevelCommit is.

@@ -282,7 +282,8 @@ type incoming struct {
 
 // Stats counts what a SES did.
 type Stats struct {
-	MsgsTx, BytesTx uint64 // sends that succeeded
+	MsgsTx, BytesTx uint64 // sends that succeeded: messages, writes, reads and atomic operations
+	modes                  // by which of them which went
 	SendErrors      uint64
 	Resends         uint64 // messages sent again after NO_MATCH and the like
 	Lent            uint64 // sends that went by rendezvous
@@ -310,6 +311,25 @@ type Stats struct {
 	Stale           uint64 // calls of Answered or Failed for messages that had ended
 }
 
+// modes count those sends that succeeded and did not go by RUD.
+type modes struct{ byROD, byRUDI, byUUD uint64 }
+
+// Ops is the number of sends that succeeded and went by a delivery mode. One that went by several PDCs, or
+// first by RUDI and then by RUD, counts once, by the mode by which all of it went in the end.
+func (s Stats) Ops(m wire.Mode) uint64 {
+	switch m {
+	case wire.RUD:
+		return s.MsgsTx - s.byROD - s.byRUDI - s.byUUD
+	case wire.ROD:
+		return s.byROD
+	case wire.RUDI:
+		return s.byRUDI
+	case wire.UUD:
+		return s.byUUD
+	}
+	return 0
+}
+
 // A Source says where a request came from.
 type Source struct {
 	Peer uint32
@@ -329,7 +349,7 @@ type Source struct {
 	// one peer.
 	Unproven bool
 	// PSN is that of the request, and Most how many bytes of read data a packet to the peer takes. Both are
-	// used if the request has no message id: its answer is one packet that names the PSN (S-RMA-21).
+	// used if the request has no message id: its answer is one packet that names the PSN (S-RMA-71).
 	PSN  wire.PSN
 	Most uint32
 	// Ordered means that the PDC is a ROD one.

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/uetkit/uetkit/cmd/uetperf/internal/relay"
+	"github.com/uetkit/uetkit/cmd/uetperf/record"
 	"github.com/uetkit/uetkit/cmd/uetperf/traffic"
 	"github.com/uetkit/uetkit/uet"
 )
@@ -76,9 +77,50 @@ func TestRunRUDI(t *testing.T) {
 						if c == bad && r.Transport.RtxRTO == 0 {
 							t.Error("nothing was sent again")
 						}
+						if k := r.Transport; k.OpsROD|k.OpsUUD != 0 || k.OpsRUDI < uint64(s.Iters-int64(s.Window)) || k.OpsRUD > uint64(s.Window)+2 {
+							t.Errorf("operations: rud %d rod %d rudi %d uud %d", k.OpsRUD, k.OpsROD, k.OpsRUDI, k.OpsUUD)
+						}
 					})
 				}
 			}
+		}
+	}
+}
+
+// What each end counts of the operations of a test by their delivery mode: every message and access, once, by the mode that was
+// asked for.
+func TestRunCountsModes(t *testing.T) {
+	c := dial(t, serve(t, ServerConfig{}), ClientConfig{})
+	for _, test := range []struct {
+		op, mode string
+		of       func(r *record.Counters) *uint64
+	}{
+		{traffic.Send, traffic.RUD, func(r *record.Counters) *uint64 { return &r.OpsRUD }},
+		{traffic.TSend, traffic.ROD, func(r *record.Counters) *uint64 { return &r.OpsROD }},
+		{traffic.Read, traffic.ROD, func(r *record.Counters) *uint64 { return &r.OpsROD }},
+		{traffic.FAdd, traffic.RUD, func(r *record.Counters) *uint64 { return &r.OpsRUD }},
+		{traffic.Send, traffic.UUD, func(r *record.Counters) *uint64 { return &r.OpsUUD }},
+	} {
+		for _, kind := range []string{traffic.BW, traffic.Lat} {
+			t.Run(kind+"/"+test.op+"/"+test.mode, func(t *testing.T) {
+				s := base(kind, test.op, 400)
+				if s.Mode = test.mode; s.Mode == traffic.UUD {
+					s.EP = traffic.Dgram
+				}
+				r := run(t, c, s).Run
+				all := uint64(s.Iters + s.Warmup)
+				for i, k := range []*record.Counters{&r.Transport, r.PeerTransport} {
+					n := *test.of(k)
+					*test.of(k) = 0
+					// A stream has a few messages more, which begin and end it.
+					if i == 0 && (n < all || n > all+64) || k.OpsRUD|k.OpsROD|k.OpsRUDI|k.OpsUUD != 0 {
+						t.Errorf("end %d: %d of %d operations, and of other modes %d %d %d %d", i, n, all, k.OpsRUD, k.OpsROD, k.OpsRUDI, k.OpsUUD)
+					}
+					if i == 1 && (kind == traffic.Lat && !s.OneSided()) != (n >= all) {
+						t.Errorf("%d operations of the server", n)
+					}
+				}
+			})
 		}
 	}
 }

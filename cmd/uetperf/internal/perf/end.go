@@ -13,6 +13,7 @@ import (
 	"github.com/uetkit/uetkit/eq"
 	"github.com/uetkit/uetkit/fi"
 	"github.com/uetkit/uetkit/transport"
+	"github.com/uetkit/uetkit/transport/wire"
 	"github.com/uetkit/uetkit/uet"
 )
 
@@ -227,6 +228,7 @@ func CountersOf(s uet.Stats) record.Counters {
 		TxPkts: s.TxPackets, RxPkts: s.RxPackets, TxBytes: s.TxBytes, RxBytes: s.RxBytes,
 		RtxRTO: s.RtxRTO + s.RUDIResent, RtxSACK: s.RtxSACK, RtxNack: s.RtxNack, RtxProbe: s.RtxProbe,
 		Dup: s.RxDup, OOO: s.RxOOO, Trimmed: s.RxTrimmed, ECNCE: s.RxCE, AcksTx: s.AcksTx, AcksRx: s.AcksRx, RdvTx: s.Lent, RdvRx: s.Pulled,
+		OpsRUD: s.Ops(wire.RUD), OpsROD: s.Ops(wire.ROD), OpsRUDI: s.Ops(wire.RUDI), OpsUUD: s.Ops(wire.UUD),
 		CreditsGranted: s.CreditsGranted, CreditsUsed: s.CreditsUsed, CreditWaitNS: uint64(s.CreditWaited),
 		Drops: map[string]uint64{},
 	}
