@@ -74,8 +74,8 @@ type Tuning struct {
 	Linger time.Duration
 	// UnexpectedBytes and UnexpectedMsgs limit the unexpected messages that are kept.
 	// UnexpectedShare is the part of both that one peer may use. Default 64 MiB, 1,048,576
-	// messages, for each of which there are 128 bytes more (168 where rendezvous announced it), and
-	// 1/4. Beyond that, peers wait.
+	// messages, for each of which there are at most 128 bytes more, and 1/4. Beyond that, peers wait.
+	// An empty message takes none of the bytes.
 	// Raise them where senders run far ahead of receivers; lower them where memory is short.
 	// PartialBytes limits what messages hold of it whose packets are not all there, those of all peers
 	// together. Default half of UnexpectedBytes. Lower it where peers that break off, or mean harm, should

@@ -129,6 +129,9 @@ func (s *SES) EachRecv(fn func(v *RecvView)) {
 		}
 		if m := bound[i]; m != nil {
 			v.Message, v.Got, v.Length, v.Began, v.PDC, v.Peer = true, m.got, m.length, s.more(m).began, m.pdc, m.peer
+			if m.state == inOffered && m.isPull() {
+				v.Got = s.from(m)
+			}
 		}
 		fn(&v)
 	}

@@ -27,10 +27,10 @@ const (
 type inmsg struct {
 	tag, data       uint64
 	pdc, peer, init uint32
-	length, got     uint32 // bytes of the message, and bytes that arrived
+	length, got     uint32 // bytes of the message, and bytes that arrived; of a rendezvous send among the offers: those of its eager part that can still come
 	token           uint32 // inDeferred, inOffered: the restart token; of a rendezvous send: the place of its pull, or noPull; of an atomic operation: the length of its operands
 	user            int32  // its peer's place in SES.peers, or none
-	room            uint32 // inOpen, inUnexpected: its block, or where it is longer than one its place in SES.tabs; or noBlock
+	room            uint32 // inOpen, inUnexpected: its block, or where it is longer than one its place in SES.tabs; inDeferred, inOffered: its link in SES.deferrals; or noBlock
 	intake          int32  // its place in SES.intakes, or none
 	msgID           uint16
 	ep              EndpointID
@@ -39,7 +39,7 @@ type inmsg struct {
 	tagged          bool
 	som, hasData    bool
 	claimed         bool // reserved by a peek: not in the lists of its space
-	aside           bool // inOpen: set aside by setAside, not in the lists of its space
+	aside           bool // inOpen: set aside by setAside, not in the lists of its space; inDeferred, inOffered: no packet by its PDC is for it
 	ordered         bool // it came by a ROD PDC
 }
 
@@ -50,11 +50,11 @@ type intake struct {
 	base      uint64        // inBound: where it begins in the receive's memory; inWriting: the number of its region
 	began     time.Duration // when its first packet came
 	edges     uint32        // sum of span over what arrived
-	end       uint32        // inDead: bytes that can come at most
+	end       uint32        // inDead: bytes that can come at most; of a rendezvous send that had its receive when it came: the length of its eager part
 	recv      int32         // inBound, inOffered: its receive, or none
 	epoch     uint32        // sweep in which its last packet came
 	deadNext  int32         // inDead: the next younger dead message of the peer
-	serve     int32         // an operation that fetches: its place in SES.serves plus 1, else 0
+	task      int32         // of an operation that fetches: its place in SES.serves plus 1; of a rendezvous send: the read, a Handle; else 0
 	rc        wire.RC       // inDead: the answer to its packets
 	unproven  bool          // inWriting: counted in SES.unproven
 	unheard   bool          // inDead: no answer said so yet
@@ -124,7 +124,7 @@ func (s *SES) part(r *wire.ReqStd, off uint32, data []byte) *Result {
 	i, m := s.findIn(s.src.PDC, r.MsgID)
 	if m == nil {
 		if s.deferrals.n != 0 {
-			if d := s.findDeferred(s.src.PDC, r.MsgID); d != nil && !d.isPull() {
+			if _, d := s.findDeferred(s.src.PDC, r.MsgID); d != nil && !d.isPull() {
 				return s.nothingNew() // a packet that left before its message could be deferred
 			}
 		}

@@ -21,35 +21,58 @@ import (
 // token for it is the same (S-DEF-06).
 type offerKey struct {
 	peer, token uint32
-	pull        bool // a rendezvous send: token is the place of its pull
+	pull        bool // a rendezvous send: token is its place in incoming.in
 }
 
-func (m *inmsg) offerKey() offerKey { return offerKey{m.peer, m.token, m.isPull()} }
+func (m *inmsg) offerKey(i int32) offerKey {
+	if m.isPull() {
+		return offerKey{m.peer, uint32(i), true}
+	}
+	return offerKey{m.peer, m.token, false}
+}
 
 // offering holds the messages of peers that were deferred and have not come again.
 type offering struct {
-	deferrals index      // their places in incoming.in, by PDC and message id
-	named     index      // the same, by peer and restart token, or by the key of the memory that is offered
+	deferrals chains     // their places in incoming.in, by PDC and message id
+	named     chains     // the same, by peer and restart token, or by the key of the memory that is offered
+	nameLinks links      // of named
 	token     uint32     // the restart token of the request being executed, 0: it is not deferrable
 	unasked   []offerKey // those with a receive whose RTR has found no place among the sends
 }
 
-// mostNamed bounds the buckets of deferrals and of named.
-const mostNamed = 1 << 15
+// mostNamed bounds the heads of deferrals and of named.
+const mostNamed = 1 << 18
 
 func (s *SES) pdcHash(pdc uint32, id uint16) uint32 {
 	return s.hash(uint64(pdc)<<16|uint64(id), 5)
 }
 
-func (s *SES) deferralHash(m *inmsg) uint32 { return s.pdcHash(m.pdc, m.msgID) }
+// deferralHash is the hash of the message at a place in deferrals. Those that nobody looks for make no long chain.
+func (s *SES) deferralHash(i int32) uint32 {
+	m := s.in.at(i)
+	if m.aside {
+		return s.placeHash(i)
+	}
+	return s.pdcHash(m.pdc, m.msgID)
+}
+
+func (s *SES) placeHash(i int32) uint32 { return s.hash(uint64(i), 6) }
+
+// moveDeferral has a deferred message stand for another PDC, or noPDC. No packet comes by that which would be for it.
+func (s *SES) moveDeferral(i int32, m *inmsg, pdc uint32) {
+	s.deferrals.remove(i)
+	m.pdc, m.aside = pdc, true
+	s.deferrals.add(i)
+}
 
 func (s *SES) tokenHash(peer, token uint32) uint32 { return s.hash(uint64(token), 1<<32|uint64(peer)) }
 
 // nameHash is the hash of the message at a place in named.
-func (s *SES) nameHash(i int32, m *inmsg) uint32 {
+func (s *SES) nameHash(i int32) uint32 {
+	m := s.in.at(i)
 	switch {
 	case m.isPull() && s.pullOf(m).is&pullOld != 0:
-		return s.hash(uint64(i), 6) // nobody looks for it
+		return s.placeHash(i) // nobody looks for it
 	case m.isPull():
 		return s.lentHash(lentKey{m.peer, s.pullOf(m).key})
 	}
@@ -71,13 +94,13 @@ func (s *SES) offerOf(peer, token uint32) int32 {
 
 // findDeferred returns the deferred message of which a packet of its first attempt came, nil if
 // there is none.
-func (s *SES) findDeferred(pdc uint32, id uint16) *inmsg {
+func (s *SES) findDeferred(pdc uint32, id uint16) (int32, *inmsg) {
 	for i := s.deferrals.first(s.pdcHash(pdc, id)); i != none; i = s.deferrals.next(i) {
-		if m := s.in.at(i); m.pdc == pdc && m.msgID == id {
-			return m
+		if m := s.in.at(i); m.pdc == pdc && m.msgID == id && !m.aside {
+			return i, m
 		}
 	}
-	return nil
+	return none, nil
 }
 
 // eachDeferral calls do for each deferred message. do may forget that message, and no other.
@@ -85,7 +108,7 @@ func (s *SES) eachDeferral(do func(i int32, m *inmsg)) {
 	if s.deferrals.n == 0 {
 		return
 	}
-	for b := range s.deferrals.buckets {
+	for b := range s.deferrals.heads {
 		for i := s.deferrals.first(uint32(b)); i != none; {
 			next := s.deferrals.next(i)
 			do(i, s.in.at(i))
@@ -126,7 +149,7 @@ func (s *SES) deferrableRequest(r *wire.ReqStd, data []byte) *Result {
 		}
 		return s.resume(i, m, r, off, data)
 	}
-	if m = s.findDeferred(s.src.PDC, r.MsgID); m != nil && !m.isPull() {
+	if _, m = s.findDeferred(s.src.PDC, r.MsgID); m != nil && !m.isPull() {
 		if r.Flags&wire.SESSOM != 0 {
 			m.som, m.hasData, m.data = true, r.Flags&wire.SESHD != 0, r.HeaderData
 		}
@@ -155,12 +178,10 @@ func (s *SES) recheckOffer(r *wire.ReqStd, own, ours uint32) *Result {
 	if m == nil {
 		return s.rejected(wire.RCUndeliverable)
 	}
-	s.deferrals.remove(i)
-	m.pdc, m.msgID = s.src.PDC, r.MsgID
+	s.moveDeferral(i, m, s.src.PDC)
 	if m.intake != none {
 		s.more(m).epoch = s.epoch
 	}
-	s.deferrals.add(i, s.deferralHash(m))
 	return s.special(wire.ListOverflow, 0)
 }
 
@@ -191,8 +212,8 @@ func (s *SES) keepHeader(r *wire.ReqStd, tag uint64) *Result {
 		m.som, m.hasData, m.data = true, r.Flags&wire.SESHD != 0, r.HeaderData
 	}
 	s.countKept(pu, 1, 0)
-	s.deferrals.add(i, s.deferralHash(m))
-	s.named.add(i, s.nameHash(i, m))
+	s.deferrals.add(i)
+	s.named.add(i)
 	s.list(i, m)
 	s.contend()
 	s.Stats.Unexpected++
@@ -211,7 +232,7 @@ func (s *SES) reserveFor(rv, i int32, m *inmsg, base uint64) {
 	s.narrow(m)
 	p := s.widen(m)
 	p.recv, p.base, p.began = rv, base, s.now
-	s.askRestart(m.offerKey())
+	s.askRestart(m.offerKey(i))
 }
 
 // offered returns the place of the message of an offer, or none.
@@ -219,8 +240,8 @@ func (s *SES) offered(key offerKey) int32 {
 	if !key.pull {
 		return s.offerOf(key.peer, key.token)
 	}
-	i := s.pulls.at(int32(key.token)).in
-	if m := s.in.at(i); m.state == inOffered && m.offerKey() == key {
+	i := int32(key.token)
+	if m := s.in.at(i); m.state == inOffered && m.isPull() && m.peer == key.peer {
 		return i
 	}
 	return none
@@ -245,8 +266,8 @@ func (s *SES) askRestart(key offerKey) {
 		return
 	}
 	if in.isPull() {
-		if s.pullOf(in).read == 0 { // it may be asked for twice: when its source is proven, and when there is a place
-			s.pullRest(in)
+		if s.more(in).task == 0 { // it may be asked for twice: when its source is proven, and when there is a place
+			s.pullRest(i, in)
 		}
 		return
 	}
@@ -300,9 +321,9 @@ func (s *SES) rtr(by *endpoint, in *inmsg, job uint32) {
 
 // askProven asks a peer, which has turned out to be no forgery, for what is reserved for it.
 func (s *SES) askProven(peer uint32) {
-	s.eachDeferral(func(_ int32, m *inmsg) {
+	s.eachDeferral(func(i int32, m *inmsg) {
 		if m.state == inOffered && m.peer == peer {
-			s.unasked = append(s.unasked, m.offerKey())
+			s.unasked = append(s.unasked, m.offerKey(i))
 		}
 	})
 }
@@ -381,7 +402,7 @@ func (s *SES) putBack(i int32, m *inmsg) bool {
 func (s *SES) sweepDeferrals() {
 	s.eachDeferral(func(i int32, m *inmsg) {
 		switch {
-		case m.isPull() && (m.state == inDeferred || s.pullOf(m).read != 0):
+		case m.isPull() && (m.state == inDeferred || s.more(m).task != 0):
 			// Whether it can still be read shows when it is. A read has an end of its own.
 		case m.state == inOffered && s.expired(max(s.more(m).epoch, s.peers.at(m.user).restarted)),
 			m.state == inDeferred && m.pdc == noPDC && s.expired(s.more(m).epoch):
@@ -501,6 +522,7 @@ func (s *SES) resume(i int32, m *inmsg, r *wire.ReqStd, off uint32, data []byte)
 func (s *SES) unoffer(i int32, m *inmsg) *peerUse {
 	s.named.remove(i)
 	s.deferrals.remove(i)
+	m.aside = false
 	pu := s.peers.at(m.user)
 	if !m.isPull() || s.pullOf(m).is&pullMatched == 0 {
 		s.countKept(pu, -1, 0)
@@ -536,8 +558,8 @@ func (s *SES) dropDeferral(i int32, m *inmsg, c Cause) {
 		s.endOffer(i, m, c, 0)
 	case c == Closed && s.peers.at(m.user).unproven:
 		s.withdrawOffer(i, m)
-	case c == Closed || m.isPull() && s.pullOf(m).read != 0: // the read has a PDC of its own
-		m.pdc = noPDC // it stays where it is among deferrals, and is found there by no packet
+	case c == Closed || m.isPull() && m.state == inOffered && s.more(m).task != 0: // the read has a PDC of its own
+		s.moveDeferral(i, m, noPDC)
 		if m.state == inDeferred {
 			s.keepEpoch(m)
 		}

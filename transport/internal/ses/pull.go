@@ -19,14 +19,10 @@ import "github.com/uetkit/uetkit/transport/wire"
 // What does not fit into its receive, and a message that is discarded, is read all the same: the send
 // ends when all of it was fetched (S-RDV-05).
 
-// A pull is what a rendezvous send needs at its target beside its inmsg, whose token names it.
+// A pull is what a rendezvous send needs at its target beside its inmsg, whose token names it. There may be a million.
 type pull struct {
-	key, off uint64 // of the memory that is offered
+	key, off uint64 // of the memory that is offered; valid if known, as the following
 	pid, ri  uint16 // where it is
-	eager    uint32 // length of the eager part; valid if known, as the above
-	job      uint32
-	in       int32  // its place in incoming.in
-	read     Handle // the send that reads, 0: none
 	gen      uint8
 	is       pullMarks
 	tries    uint8 // reads that failed and were begun anew
@@ -46,13 +42,13 @@ const noPull = 1<<32 - 1
 
 // announce notes what the first packet of a message says of the memory that is offered.
 func (p *pull) announce(x wire.Rendezvous) {
-	p.key, p.off, p.pid, p.ri, p.gen, p.eager = x.ReadMatch, x.ReadOff, x.ReadPIDonFEP, x.ReadRI, x.ReadGen, x.EagerLen
+	p.key, p.off, p.pid, p.ri, p.gen = x.ReadMatch, x.ReadOff, x.ReadPIDonFEP, x.ReadRI, x.ReadGen
 }
 
-// from is the first byte to be read: of a message that had a receive when it came the eager part was placed.
-func (p *pull) from() uint32 {
-	if p.is&pullMatched != 0 {
-		return p.eager
+// from is the first byte to be read of an offer: of a message that had a receive when it came the eager part was placed.
+func (s *SES) from(m *inmsg) uint32 {
+	if s.pullOf(m).is&pullMatched != 0 {
+		return s.more(m).end
 	}
 	return 0
 }
@@ -109,8 +105,8 @@ func (s *SES) pullOf(m *inmsg) *pull { return s.pulls.at(int32(m.token)) }
 // rendezvousRequest executes one packet of a rendezvous send. data is what follows the standard header.
 func (s *SES) rendezvousRequest(r *wire.ReqStd, data []byte) *Result {
 	if bad := s.unfit(r, 0); bad != nil {
-		if m := s.findDeferred(s.src.PDC, r.MsgID); m != nil && m.isPull() { // S-MSC-05
-			s.loseOffer(s.pullOf(m).in, m)
+		if i, m := s.findDeferred(s.src.PDC, r.MsgID); m != nil && m.isPull() { // S-MSC-05
+			s.loseOffer(i, m)
 		}
 		return bad
 	}
@@ -158,10 +154,12 @@ func (s *SES) rendezvousRequest(r *wire.ReqStd, data []byte) *Result {
 	case s.eagerDiffers(m, r, som, uint32(off), uint32(n)) || m.tagged && m.tag != r.Match:
 		return s.refuse(s.src, r, wire.RCOpViolation, 0)
 	}
-	quiet := s.more(m).quiet
+	in := s.more(m)
+	quiet := in.quiet
 	if p := s.pullOf(m); som {
 		p.announce(ext)
 		p.is |= pullKnown
+		in.end = ext.EagerLen
 	}
 	if s.eager(i, m, r, uint32(off), data); quiet {
 		return s.nothingNew()
@@ -184,16 +182,16 @@ func (s *SES) afterHeader(r *wire.ReqStd, n uint32) *Result {
 	if s.deferrals.n == 0 {
 		return nil
 	}
-	m := s.findDeferred(s.src.PDC, r.MsgID)
+	i, m := s.findDeferred(s.src.PDC, r.MsgID)
 	switch {
 	case m == nil:
 		return nil
 	case m.isPull() && m.opcode == r.Opcode && m.length == r.ReqLen && m.init == r.Initiator && (!m.tagged || m.tag == r.Match) && r.Flags&wire.SESSOM == 0:
-		m.got += n
+		m.got -= min(n, m.got)
 		return s.nothingNew()
 	}
 	if m.isPull() {
-		s.loseOffer(s.pullOf(m).in, m)
+		s.loseOffer(i, m)
 	}
 	return nil
 }
@@ -204,9 +202,8 @@ func (s *SES) eagerDiffers(m *inmsg, r *wire.ReqStd, som bool, off, n uint32) bo
 	if m.ep != s.to.id || m.opcode != r.Opcode || m.length != r.ReqLen || m.init != r.Initiator || s.more(m).bufOff != r.BufOff || som && m.som || got > uint64(m.length) {
 		return true
 	}
-	p := s.pullOf(m)
-	all := p.eager
-	if p.is&pullKnown == 0 {
+	all := s.more(m).end
+	if s.pullOf(m).is&pullKnown == 0 {
 		return false // of the first packet itself its extension was checked; what came before it, when it comes
 	}
 	return uint64(off)+uint64(n) > uint64(all) || got > uint64(all) || got == uint64(all) && s.more(m).edges+s.span(off, n) != s.span(0, all)
@@ -215,11 +212,11 @@ func (s *SES) eagerDiffers(m *inmsg, r *wire.ReqStd, som bool, off, n uint32) bo
 // awaitEager keeps what is needed to know the packets of an announced message that come after it has ended: the
 // first that comes would begin it once more.
 func (s *SES) awaitEager(i int32, m *inmsg) {
-	all := s.pullOf(m).eager
 	pu := s.unoffer(i, m)
 	m.state = inGone
 	p := s.more(m)
-	p.recv, p.end, p.epoch = none, all, s.epoch
+	p.recv, p.end, p.epoch = none, m.got, s.epoch
+	m.got = 0
 	s.byPDC.add(i, s.hash(uint64(m.pdc), 1))
 	s.open++
 	pu.open++
@@ -276,7 +273,7 @@ func (s *SES) beginPull(r *wire.ReqStd, ext wire.Rendezvous, known bool, off uin
 		}
 		i, m, _ := s.newPull(r, ext, u, tag)
 		m.som, m.hasData, m.data = true, r.Flags&wire.SESHD != 0, r.HeaderData
-		m.state, m.got = inDeferred, uint32(len(data))
+		m.state, m.got = inDeferred, ext.EagerLen-uint32(len(data))
 		s.offer(i, m)
 		s.countKept(pu, 1, 0)
 		s.list(i, m)
@@ -291,7 +288,7 @@ func (s *SES) beginPull(r *wire.ReqStd, ext wire.Rendezvous, known bool, off uin
 	}
 	m.state = inBound
 	in := s.widen(m)
-	in.bufOff, in.began, in.recv = r.BufOff, src.Now, rv
+	in.bufOff, in.began, in.recv, in.end = r.BufOff, src.Now, rv, ext.EagerLen
 	pu.pulls++
 	pu.open++
 	s.open++
@@ -322,7 +319,7 @@ func (s *SES) newPull(r *wire.ReqStd, ext wire.Rendezvous, u int32, tag uint64) 
 	src := &s.src
 	i, k := s.in.get(), s.pulls.get()
 	m, p := s.in.at(i), s.pulls.at(k)
-	*p = pull{in: i, job: r.JobID, is: pullKnown}
+	*p = pull{is: pullKnown}
 	p.announce(ext)
 	*m = inmsg{
 		tag: tag, ep: s.to.id, pdc: src.PDC, peer: src.Peer, init: r.Initiator, length: r.ReqLen, token: uint32(k),
@@ -334,9 +331,10 @@ func (s *SES) newPull(r *wire.ReqStd, ext wire.Rendezvous, u int32, tag uint64) 
 
 // freePull frees what a rendezvous send needed, whose message ends.
 func (s *SES) freePull(m *inmsg) {
-	p := s.pullOf(m)
-	s.stopRead(p)
-	if p.is&pullMatched != 0 {
+	if m.intake != none {
+		s.stopRead(s.more(m))
+	}
+	if s.pullOf(m).is&pullMatched != 0 {
 		s.peers.at(m.user).pulls--
 	}
 	s.pulls.put(int32(m.token))
@@ -345,14 +343,14 @@ func (s *SES) freePull(m *inmsg) {
 
 // offer puts a rendezvous send among the offers.
 func (s *SES) offer(i int32, m *inmsg) {
-	s.deferrals.add(i, s.deferralHash(m))
+	s.deferrals.add(i)
 	// Only the latest that names the memory is found. So what one peer offers again and again makes no long chain.
 	if j, old := s.lent(lentKey{m.peer, s.pullOf(m).key}); old != nil {
 		s.named.remove(j)
 		s.pullOf(old).is |= pullOld
-		s.named.add(j, s.nameHash(j, old))
+		s.named.add(j)
 	}
-	s.named.add(i, s.nameHash(i, m))
+	s.named.add(i)
 }
 
 // eager places the bytes of one packet of a rendezvous send, and goes on if no byte of the eager part is
@@ -369,9 +367,8 @@ func (s *SES) eager(i int32, m *inmsg, r *wire.ReqStd, off uint32, data []byte) 
 	m.got += uint32(len(data))
 	in.edges += s.span(off, uint32(len(data)))
 	s.recvs.at(in.recv).place(in.base+uint64(off), data)
-	p := s.pullOf(m)
-	switch all := p.eager; {
-	case p.is&pullKnown == 0 || m.got < all:
+	switch all := in.end; {
+	case s.pullOf(m).is&pullKnown == 0 || m.got < all:
 		return
 	case m.got > all || in.edges != s.span(0, all): // what came before the first packet does not fit to it
 		s.fail(i, m, PeerError, wire.RCOpViolation)
@@ -383,9 +380,9 @@ func (s *SES) eager(i int32, m *inmsg, r *wire.ReqStd, off uint32, data []byte) 
 		s.endPull(i, m)
 		return
 	}
-	m.state, in.began = inOffered, s.now
+	m.state, m.got, in.began = inOffered, 0, s.now
 	s.offer(i, m)
-	s.askRestart(m.offerKey())
+	s.askRestart(m.offerKey(i))
 }
 
 // endPull frees a rendezvous send that is no offer.
@@ -397,20 +394,31 @@ func (s *SES) endPull(i int32, m *inmsg) {
 
 // pullRest reads what is missing of a rendezvous send that has its receive, or none because it was
 // discarded. There is a place among the sends.
-func (s *SES) pullRest(in *inmsg) {
+func (s *SES) pullRest(i int32, in *inmsg) {
 	p := s.pullOf(in)
-	from, e := p.from(), s.endpoints[in.ep]
+	from, e := s.from(in), s.endpoints[in.ep]
 	m := s.notice(e, in.peer)
 	m.hdr = wire.ReqStd{ // S-RDV-02, S-RDV-03
-		Opcode: wire.OpRead, MsgID: m.hdr.MsgID, JobID: p.job, PIDonFEP: p.pid, RI: p.ri, Gen: p.gen,
+		Opcode: wire.OpRead, MsgID: m.hdr.MsgID, JobID: e.JobID, PIDonFEP: p.pid, RI: p.ri, Gen: p.gen,
 		Match: p.key, BufOff: p.off + uint64(from), Initiator: e.Initiator, ReqLen: in.length - from,
 	}
-	m.flags = uint64(in.token)
-	if w := s.more(in); w.recv != none {
+	m.flags = uint64(i)
+	w := s.more(in)
+	if w.recv != none {
 		s.readTo(m, s.recvs.at(w.recv), w.base+uint64(from), w.base+uint64(in.length))
 	}
 	s.readInto(m, nil)
-	p.read = handleOf(m.self, m)
+	w.task = int32(handleOf(m.self, m))
+}
+
+// pulledBy returns the rendezvous send that m reads and its place, nil if stopRead was called.
+func (s *SES) pulledBy(m *send) (int32, *inmsg) {
+	i := int32(m.flags)
+	in := s.in.at(i)
+	if in.state != inOffered || !in.isPull() || s.more(in).task != int32(handleOf(m.self, m)) {
+		return none, nil
+	}
+	return i, in
 }
 
 // readTo makes the bytes from off to end of the memory of a receive, as far as there are, those that the
@@ -443,11 +451,11 @@ func (s *SES) Pulls(h Handle) bool {
 	return m != nil && m.kind == evNotice && m.read != nil
 }
 
-// stopRead ends the read of a pull. No byte is written any more when it returns. The initiator is told, if
-// the read has begun.
-func (s *SES) stopRead(p *pull) {
-	_, m := s.lookup(p.read)
-	p.read = 0
+// stopRead ends the read of a rendezvous send. No byte is written any more when it returns. The initiator is
+// told, if the read has begun.
+func (s *SES) stopRead(p *intake) {
+	_, m := s.lookup(Handle(p.task))
+	p.task = 0
 	if m == nil || m.read == nil {
 		return
 	}
@@ -464,23 +472,22 @@ func (s *SES) stopRead(p *pull) {
 // pulled ends a rendezvous send all of which was read. The initiator takes it for received, so the receive does not wait
 // for the answers to the requests. Nothing is written to it any more.
 func (s *SES) pulled(m *send) {
-	p := s.pulls.at(int32(uint32(m.flags)))
-	if p.read != handleOf(m.self, m) {
-		return // stopRead was called
+	i, in := s.pulledBy(m)
+	if in == nil {
+		return
 	}
-	p.read, m.buf = 0, nil
+	m.buf = nil
 	if m.iov != nil {
 		s.putIov(m.iov)
 		m.iov = nil
 	}
-	i := p.in
-	in := s.in.at(i)
-	if w := s.more(in); w.recv != none {
+	w := s.more(in)
+	if w.task = 0; w.recv != none {
 		s.deliver(w.recv, s.recvs.at(w.recv), in, w.base)
 	}
 	s.hasHad(lentKey{in.peer, m.hdr.Match})
 	s.Stats.Pulled++
-	if in.pdc != noPDC && in.got < p.eager {
+	if in.pdc != noPDC && in.got != 0 {
 		s.awaitEager(i, in)
 		return
 	}
@@ -490,14 +497,11 @@ func (s *SES) pulled(m *send) {
 // pullEnded ends a rendezvous send whose read m has ended in error, or begins another one. Of one whose read brought all,
 // pulled was called.
 func (s *SES) pullEnded(m *send) {
-	k := int32(uint32(m.flags))
-	p := s.pulls.at(k)
-	if p.read != handleOf(m.self, m) {
-		return // stopRead was called
+	i, in := s.pulledBy(m)
+	if in == nil {
+		return
 	}
-	p.read = 0
-	i := p.in
-	in := s.in.at(i)
+	s.more(in).task = 0
 	if m.cause == TimedOut || m.cause == Unreachable {
 		// Nothing else of the peer can be read either. Otherwise each receive would wait as long for the next one.
 		s.eachDeferral(func(k int32, o *inmsg) {
@@ -509,10 +513,10 @@ func (s *SES) pullEnded(m *send) {
 	switch {
 	case m.cause == Cancelled || s.closed || s.ended:
 		s.endOffer(i, in, Cancelled, 0)
-	case (m.cause == Aborted || m.cause == TooBig || m.cause == NoResource) && p.tries < maxTransient:
+	case (m.cause == Aborted || m.cause == TooBig || m.cause == NoResource) && s.pullOf(in).tries < maxTransient:
 		// Its PDC has ended, not its initiator. If that has forgotten the send it says so now.
-		p.tries++
-		s.askRestart(in.offerKey())
+		s.pullOf(in).tries++
+		s.askRestart(in.offerKey(i))
 	case m.read.got == 0:
 		s.withdrawOffer(i, in)
 	case m.cause == Rejected:
@@ -524,10 +528,11 @@ func (s *SES) pullEnded(m *send) {
 
 // loseOffer ends a rendezvous send that its initiator has given up, whatever this side has done for it.
 func (s *SES) loseOffer(i int32, m *inmsg) {
-	p := s.pullOf(m)
-	if _, rd := s.lookup(p.read); rd != nil && rd.read != nil && rd.read.got != 0 {
-		s.endOffer(i, m, PeerError, wire.RCInitiatorError)
-		return
+	if m.state == inOffered {
+		if _, rd := s.lookup(Handle(s.more(m).task)); rd != nil && rd.read != nil && rd.read.got != 0 {
+			s.endOffer(i, m, PeerError, wire.RCInitiatorError)
+			return
+		}
 	}
 	s.withdrawOffer(i, m)
 }
@@ -567,13 +572,11 @@ func (s *SES) stillHere(r *wire.ReqStd) *Result {
 		}
 		return s.rejected(wire.RCUndeliverable)
 	}
-	s.deferrals.remove(i)
 	if m.intake != none {
 		s.more(m).epoch = s.epoch
 	}
-	m.pdc, m.msgID = s.src.PDC, 0 // no packet of it comes by that PDC; the id of the question is free again
-	m.got = max(m.got, s.pullOf(m).eager)
-	s.deferrals.add(i, s.deferralHash(m))
+	s.moveDeferral(i, m, s.src.PDC)
+	m.got = 0
 	return s.special(wire.ListOverflow, 0)
 }
 
@@ -581,7 +584,7 @@ func (s *SES) stillHere(r *wire.ReqStd) *Result {
 func (s *SES) tellGivenUp(by *endpoint, in *inmsg) {
 	p := s.pullOf(in)
 	m := s.notice(by, in.peer)
-	m.hdr = wire.ReqStd{Opcode: wire.OpMsgError, MsgID: m.hdr.MsgID, JobID: p.job, PIDonFEP: p.pid, RI: p.ri, Gen: p.gen,
+	m.hdr = wire.ReqStd{Opcode: wire.OpMsgError, MsgID: m.hdr.MsgID, JobID: s.endpoints[in.ep].JobID, PIDonFEP: p.pid, RI: p.ri, Gen: p.gen,
 		Match: p.key, BufOff: p.off, Initiator: by.Initiator}
 	m.wireFlags |= wire.SESIE
 }
@@ -590,10 +593,9 @@ func (s *SES) tellGivenUp(by *endpoint, in *inmsg) {
 func (s *SES) rendezvousError(src Source, r *wire.ReqStd) bool {
 	i, m := s.lentOf(r.BufOff)
 	if r.BufOff == 0 || m == nil {
-		if m = s.findDeferred(src.PDC, r.MsgID); m == nil || !m.isPull() {
+		if i, m = s.findDeferred(src.PDC, r.MsgID); m == nil || !m.isPull() {
 			return false
 		}
-		i = s.pullOf(m).in
 	}
 	s.loseOffer(i, m)
 	return true

@@ -54,9 +54,9 @@ type Config struct {
 	// peer may use (default 1/4). The first packet of a message beyond a bound is refused with
 	// NACK 09, and the peer sends it again later, or it is deferred (DeferrableMin). All sources
 	// that may be forged keep no more than 16,384 messages together. A message counts as its length
-	// rounded up: to a power of two of at least 64 bytes, above 16 KiB to a multiple of 32 KiB. Its
-	// state takes at most 128 bytes more, of an announced one 168, which do not count; 80 more if the PDC by which
-	// it was deferred or announced is gone.
+	// rounded up: to a power of two of at least 64 bytes, above 16 KiB to a multiple of 32 KiB; an empty one
+	// as 0. Its state takes at most 128 bytes more, which do not count; 80 more if the PDC by which it was
+	// deferred or announced is gone.
 	UnexpectedBytes int64
 	UnexpectedMsgs  int
 	UnexpectedShare float64
@@ -364,8 +364,8 @@ func New(cfg Config) *SES {
 	s := &SES{cfg: cfg, incoming: incoming{last: none}}
 	s.lastID = max(cfg.FirstID, 1) - 1
 	s.byPDC.init(1024, 1, func(i int32) uint32 { return s.hash(uint64(s.in.at(i).pdc), 1) })
-	s.deferrals.init(mostNamed, 4, func(i int32) uint32 { return s.deferralHash(s.in.at(i)) })
-	s.named.init(mostNamed, 4, func(i int32) uint32 { return s.nameHash(i, s.in.at(i)) })
+	s.deferrals.init(mostNamed, s.deferralHash, func(i int32) *uint32 { return &s.in.at(i).room })
+	s.named.init(mostNamed, s.nameHash, s.nameLinks.at)
 	s.byPeer.init(512, 1, func(u int32) uint32 { return s.hash(uint64(s.peers.at(u).peer), 2) })
 	s.store.init(int((cfg.UnexpectedBytes+chunkLen-1)/chunkLen) + numClasses)
 	s.copies.init(0)

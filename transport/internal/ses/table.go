@@ -1,12 +1,17 @@
 package ses
 
+import "math/bits"
+
 // A table holds structs in pages that never move, and recycles their places. So a steady state
 // allocates nothing, and a table that grows copies nothing.
 type table[T any] struct {
 	first *[pageLen]T // pages[0], mostly the only one
 	pages []*[pageLen]T
-	free  []int32
-	used  int32 // places that were ever given out
+	holes []int32 // the pages that have free places
+	used  int32   // places that were ever given out
+	free  int32   // of them those that were put back
+	// idle has a bit for each place of a page that was put back.
+	idle [][pageLen / 64]uint64
 }
 
 const (
@@ -25,12 +30,21 @@ func (t *table[T]) far(i int32) *T { return &t.pages[i>>pageBits][i&(pageLen-1)]
 
 // get gives out a place. It still contains what it contained when it was put back.
 func (t *table[T]) get() int32 {
-	if n := len(t.free) - 1; n >= 0 {
-		i := t.free[n]
-		t.free = t.free[:n]
-		return i
+	if t.free == 0 {
+		return t.fresh()
 	}
-	return t.fresh()
+	t.free--
+	page := t.holes[len(t.holes)-1]
+	idle := &t.idle[page]
+	w := 0
+	if idle[0] == 0 {
+		w = 1
+	}
+	i := page<<pageBits | int32(w<<6|bits.TrailingZeros64(idle[w]))
+	if idle[w] &= idle[w] - 1; idle[0]|idle[1] == 0 {
+		t.holes = t.holes[:len(t.holes)-1]
+	}
+	return i
 }
 
 // fresh gives out a place that was never used.
@@ -39,16 +53,25 @@ func (t *table[T]) fresh() int32 {
 	t.used++
 	if int(i>>pageBits) == len(t.pages) {
 		t.pages = append(t.pages, new([pageLen]T))
+		t.idle = append(t.idle, [pageLen / 64]uint64{})
 		t.first = t.pages[0]
 	}
 	return i
 }
 
 // live is the number of places given out.
-func (t *table[T]) live() int { return int(t.used) - len(t.free) }
+func (t *table[T]) live() int { return int(t.used - t.free) }
 
 // put takes back a place.
-func (t *table[T]) put(i int32) { t.free = append(t.free, i) }
+func (t *table[T]) put(i int32) {
+	t.free++
+	page := i >> pageBits
+	idle := &t.idle[page]
+	if idle[0]|idle[1] == 0 {
+		t.holes = append(t.holes, page)
+	}
+	idle[i>>6&1] |= 1 << (i & 63)
+}
 
 // An index is a hash table of places of a table. Places with equal hashes are in order of
 // insertion. It grows up to a fixed number of buckets.

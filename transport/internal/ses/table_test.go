@@ -69,6 +69,76 @@ func TestIndexAgainstSlices(t *testing.T) {
 	}
 }
 
+// Chains find what a map has, even while they grow; the link of a place that was removed is free for others.
+func TestChainsAgainstMap(t *testing.T) {
+	rng := rand.New(rand.NewPCG(3, 4))
+	var c chains
+	var l links
+	hashes := map[int32]uint32{}
+	c.init(128, func(i int32) uint32 { return hashes[i] }, l.at)
+	for range 20_000 {
+		i := rng.Int32N(1500)
+		if _, ok := hashes[i]; ok {
+			c.remove(i)
+			if delete(hashes, i); *l.at(i) != noBlock {
+				t.Fatal("a link is left")
+			}
+		} else {
+			hashes[i] = rng.Uint32N(1000)
+			c.add(i)
+		}
+		if len(c.heads) > 128 || c.n != len(hashes) {
+			t.Fatalf("%d heads, %d places, want %d", len(c.heads), c.n, len(hashes))
+		}
+		h, found := rng.Uint32N(1000), 0
+		for j := c.first(h); j != none; j = c.next(j) {
+			if hashes[j] == h {
+				found++
+			} else if k := uint32(len(c.heads) - 1); hashes[j]&k != h&k {
+				t.Fatalf("place %d is in the chain of another", j)
+			}
+		}
+		for _, k := range hashes {
+			if k == h {
+				found--
+			}
+		}
+		if found != 0 {
+			t.Fatalf("%d more places of hash %d are found than there are", found, h)
+		}
+	}
+	if len(c.heads) != 128 {
+		t.Errorf("%d heads for %d places", len(c.heads), c.n)
+	}
+}
+
+// Places that were put back are given out again before others, each once.
+func TestTableGivesPlacesAgain(t *testing.T) {
+	rng := rand.New(rand.NewPCG(7, 8))
+	var tb table[int]
+	out := map[int32]bool{}
+	most := 0
+	for range 50_000 {
+		if rng.IntN(2) == 0 || len(out) == 0 {
+			i := tb.get()
+			if out[i] {
+				t.Fatalf("place %d is given out twice", i)
+			}
+			out[i] = true
+		} else {
+			for i := range out {
+				tb.put(i)
+				delete(out, i)
+				break
+			}
+		}
+		most = max(most, len(out))
+		if tb.live() != len(out) || int(tb.used) != most {
+			t.Fatalf("%d places are out of %d, want %d of %d", tb.live(), tb.used, len(out), most)
+		}
+	}
+}
+
 // An index grows with the places in it, not with those that were in it.
 func TestIndexStaysSmall(t *testing.T) {
 	var x index
@@ -188,7 +258,7 @@ func TestClassOf(t *testing.T) {
 			t.Errorf("classOf(%d) = %d, want %d", n, got, want)
 		}
 	}
-	for n, want := range map[int64]int64{0: 64, 1: 64, 65: 128, 16384: 16384, 16385: 32768, 32768: 32768, 32769: 65536, 0xFFFFFFFE: 1 << 32} {
+	for n, want := range map[int64]int64{0: 0, 1: 64, 65: 128, 16384: 16384, 16385: 32768, 32768: 32768, 32769: 65536, 0xFFFFFFFE: 1 << 32} {
 		if got := chargeOf(n); got != want {
 			t.Errorf("chargeOf(%d) = %d, want %d", n, got, want)
 		}

@@ -217,7 +217,7 @@ func (s *SES) keepAtomic(r *wire.ReqStd, data []byte, n int, sv int32) *Result {
 	if sv == none {
 		return s.special(wire.ListOverflow, r.ReqLen)
 	}
-	p.serve, s.serves.at(sv).kept = sv+1, i+1
+	p.task, s.serves.at(sv).kept = sv+1, i+1
 	return s.special(wire.ListOverflow, 0)
 }
 
@@ -240,13 +240,13 @@ func (s *SES) takeAtomic(rv *recv, i int32, m *inmsg) {
 }
 
 // fetches reports whether m is an operation that was kept and has the serve of what it fetches.
-func (m *inmsg) fetches(s *SES) bool { return m.opcode.HasAtomic() && s.more(m).serve != 0 }
+func (m *inmsg) fetches(s *SES) bool { return m.opcode.HasAtomic() && s.more(m).task != 0 }
 
 // parted separates an operation that was kept from the serve of what it fetches, which it returns.
 func (s *SES) parted(m *inmsg) int32 {
 	p := s.more(m)
-	i := p.serve - 1
-	p.serve, s.serves.at(i).kept = 0, 0
+	i := p.task - 1
+	p.task, s.serves.at(i).kept = 0, 0
 	return i
 }
 

@@ -7,9 +7,12 @@ import "github.com/uetkit/uetkit/transport/wire"
 // never dropped. Blocks and chunks that are filled by several packets are zeroed first: what a
 // receive copies from an open message is never part of another message.
 
-// chargeOf is the memory that a message of n bytes takes.
+// chargeOf is the memory that a message of n bytes takes, beside its state.
 func chargeOf(n int64) int64 {
-	if n <= 1<<maxBlock {
+	switch {
+	case n == 0:
+		return 0
+	case n <= 1<<maxBlock:
 		return 1 << (classOf(int(n)) + minBlock)
 	}
 	return (n + chunkLen - 1) &^ (chunkLen - 1)
