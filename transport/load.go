@@ -12,7 +12,11 @@ type Load struct {
 	Queued          int // messages of which not all packets were sent
 	Unexpected      int // messages that no receive has matched
 	UnexpectedBytes int64
-	PDCs            int
+	// ReadParts counts the parts of ordered reads whose bytes are kept until their initiators have them, ReadBytes
+	// is the memory that they take.
+	ReadParts int
+	ReadBytes int64
+	PDCs      int
 	// Peers counts the peers to which there is a congestion window. RTT is the longest
 	// smoothed round trip to any of them. Window and InFlight are the bytes of all their
 	// windows.
@@ -27,6 +31,7 @@ func (f *FEP) Load() Load {
 	l.Sends, l.Recvs = f.Posted()
 	l.Queued, l.PDCs = f.todo.queued, f.pds.Len()
 	l.Unexpected, l.UnexpectedBytes = f.ses.Unexpected()
+	l.ReadParts, l.ReadBytes = f.ses.Captured()
 	add := func(c pds.CCC) {
 		l.RTT = max(l.RTT, c.SRTT())
 		l.Window += c.Window()

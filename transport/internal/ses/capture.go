@@ -30,6 +30,10 @@ type capturing struct {
 	capturedUnproven int // what of them is of sources that may be forged
 }
 
+// Captured returns how many parts of ordered reads are kept, and the memory that the bytes of all take. A read of one
+// part is none.
+func (s *SES) Captured() (parts int, bytes int64) { return s.parts, int64(s.captured) }
+
 // mayCapture reports whether there is room for n bytes that a source asks for, and for the state of one more read.
 func (s *SES) mayCapture(src *Source, n int) bool {
 	u := s.user(src.Peer)
