@@ -434,7 +434,8 @@ func (f *FEP) dropBegun(pdc *pds.PDC, h ses.Handle) {
 
 // requeue queues a message that left another lane, or that starts again because its target
 // refused it and may accept it now. Among the messages that have not begun it keeps the
-// order of posting: ordered messages that were posted later must not overtake it.
+// order of posting: ordered messages that were posted later must not overtake it. One that needs no order
+// and was refused more than once goes behind the others, so that many such do not keep them from being tried.
 func (f *FEP) requeue(now time.Duration, h ses.Handle) {
 	id, n, ordered := f.ses.Info(h)
 	if id == uint32(NoPeer) {
@@ -452,7 +453,10 @@ func (f *FEP) requeue(now time.Duration, h ses.Handle) {
 		return
 	}
 	first, seq := int(ln.begun), f.ses.Seq(h)
-	i := first + sort.Search(ln.q.len()-first, func(i int) bool { return f.ses.Seq(ln.q.at(first+i)) > seq })
+	i := ln.q.len()
+	if !f.ses.Late(h) {
+		i = first + sort.Search(ln.q.len()-first, func(i int) bool { return f.ses.Seq(ln.q.at(first+i)) > seq })
+	}
 	ln.q.insert(i, h)
 	if !f.asks(h, ln) {
 		ln.bytes += n

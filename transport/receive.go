@@ -560,9 +560,9 @@ func (f *FEP) execute(p *pds.PDC, next wire.NextHdr, body []byte) {
 	}
 	switch {
 	case res.Nack != 0:
-		p.Refuse(now, m.PSN, res.Nack)
-		f.refusedOne(p, m.Size)
-		return
+		if res = f.turnedAway(p, m, res); res == nil {
+			return
+		}
 	case res.Bad:
 		f.drop(DropHeader)
 		return
@@ -586,6 +586,20 @@ func (f *FEP) execute(p *pds.PDC, next wire.NextHdr, body []byte) {
 	if p.Mode() == wire.ROD {
 		f.release(now, p)
 	}
+}
+
+// turnedAway refuses a packet, and returns nil, or returns the answer by which it is turned away
+// because too many refused ones stand in the window.
+func (f *FEP) turnedAway(p *pds.PDC, m *pds.Meta, res *ses.Result) *ses.Result {
+	nack := res.Nack
+	if res.NoRoom && p.TurnsAway(f.now, m.PSN) {
+		if res = f.ses.TurnAway(); res != nil {
+			return res
+		}
+	}
+	p.Refuse(f.now, m.PSN, nack)
+	f.refusedOne(p, m.Size)
+	return nil
 }
 
 // asked passes a request of a ROD PDC to the message layer, unless its sender has taken it back with a packet before

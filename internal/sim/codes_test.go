@@ -487,7 +487,7 @@ var notAnswered = map[wire.RC]string{
 	wire.RCOK:                "is success",
 	wire.RCDisabled:          "resources are never disabled",
 	wire.RCDisabledGen:       "resources are never disabled: a message for which there is no room is refused by a NACK, or deferred",
-	wire.RCNoMatch:           "a message without a receive is kept, deferred or refused by a NACK; the receive of a slow one may be taken back, which has it sent again (TestTakenBackWithoutRoom)",
+	wire.RCNoMatch:           "a message without a receive is kept, deferred, refused by a NACK or turned away and sent again (TestMatchBehindAWindowWithoutRoom); the receive of a slow one may be taken back, which has it sent again (TestTakenBackWithoutRoom)",
 	wire.RCATInvalid:         "there is no address translation",
 	wire.RCATPerm:            "there is no address translation",
 	wire.RCATATSError:        "there is no address translation",

@@ -19,6 +19,7 @@ var (
 	first   = flag.Uint64("first", 1, "TestSwarm: the first seed of -seeds")
 	seed    = flag.Uint64("seed", 0, "TestSwarm: run only this seed; with -v print its trace")
 	without = flag.String("without", "", "TestSwarm with -seed: leave these kinds of things out")
+	crowded = flag.Bool("crowd", false, "TestSwarm with -seed: as TestSwarmOfCrowds does it")
 	lying   = flag.Bool("lie", false, "TestSwarm with -seed: as TestSwarmWithALiar does it")
 	keep    = flag.String("keep", "", "TestSwarm with -seed: keep only these steps")
 	hashes  = flag.String("hashes", "", "TestSwarm: write the hash of each seed's run to this file, to compare two builds that should behave alike")
@@ -214,6 +215,31 @@ func TestSwarmWithALiar(t *testing.T) {
 	}
 }
 
+// S-RSM-63, F18: the swarm with a target that has little room, and a host that sends it more short messages than a window holds
+// before it receives any. Each comes once, whatever else happens, and some are turned away.
+func TestSwarmOfCrowds(t *testing.T) {
+	n := *seeds
+	if n == 0 {
+		if n = 100; testing.Short() || raceEnabled {
+			n = 20
+		}
+	}
+	turned := 0
+	variants := make([]simtest.Variant, n)
+	for i := range variants {
+		variants[i] = simtest.Variant{Seed: *first + uint64(i), Crowd: true}
+	}
+	drive(t, variants, func(_ int, res simtest.Result, _ time.Duration) {
+		if res.TurnedAway > 0 {
+			turned++
+		}
+	})
+	t.Logf("%d seeds, in %d of them messages were turned away", n, turned)
+	if n >= 20 && turned < n/4 {
+		t.Error("the crowds found room")
+	}
+}
+
 const command = "go test ./internal/sim -run Swarm"
 
 // failed reports a failing seed and its smallest failing variant.
@@ -238,7 +264,7 @@ func failed(t *testing.T, v simtest.Variant, res simtest.Result) {
 
 // one runs one seed, with its trace.
 func one(t *testing.T) {
-	v := simtest.Variant{Seed: *seed, Lie: *lying}
+	v := simtest.Variant{Seed: *seed, Lie: *lying, Crowd: *crowded}
 	if *without != "" {
 		v.Without = strings.Split(*without, ",")
 	}

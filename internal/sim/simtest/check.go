@@ -52,7 +52,7 @@ func (w *World) sendEnded(o *Op) {
 		w.Failf("%s: truncation at the sender of %v", h.Name(), o)
 	case e.Cause == transport.Cancelled:
 		w.wanted(o)
-		if o.cancel && (o.txPieces > 0 && len(o.deferrals) == 0 || e.Unknown) {
+		if o.cancel && (o.txPieces > 0 && len(o.deferrals) == 0 && !o.refused || e.Unknown) {
 			w.Failf("%s: cancelled after packets left: %v", h.Name(), o)
 		}
 		w.certain(o)

@@ -506,7 +506,7 @@ func (h *Host) Cancel(o *Op) bool {
 		h.w.note("%s cancels %v: %v", h.Name(), o, found)
 	}
 	if found {
-		if o.send() && o.txPieces > 0 && len(o.deferrals) == 0 {
+		if o.send() && o.txPieces > 0 && len(o.deferrals) == 0 && !o.refused {
 			h.w.Failf("%s: Cancel found %v, of which packets have left", h.Name(), o)
 		}
 		o.cancel = true

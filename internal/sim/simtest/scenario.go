@@ -57,7 +57,7 @@ var kinds = []string{
 	"crash", "close", "pause", "busy", "cancel", "icmp", "converse", "aside", "rounds", "think",
 	"blackout", "hole", "loss", "burst", "drop", "path", "reorder", "reverse", "duplicate", "corrupt", "truncate", "pad", "spike", "jitter", "ce", "rate", "trim",
 	"config", "psn", "samerandom", "driver", "gro", "wake", "buffer", "paths", "mtu", "ipv6", "nocrc", "secure", "rekey", "standard", "credit",
-	"lie", "read", "add", "write", "slate", "defer", "lend", "inject", "iov", "ordered", "silent", "data", "level", "wrongri", "small", "big", "shut", "unregister", "endpoints", "abandon",
+	"lie", "crowd", "read", "add", "write", "slate", "defer", "lend", "inject", "iov", "ordered", "silent", "data", "level", "wrongri", "small", "big", "shut", "unregister", "endpoints", "abandon",
 }
 
 // Generate makes the scenario of a seed.
@@ -739,6 +739,8 @@ func (sc *Scenario) Without(kind string) {
 		sc.Spec.NoCRC = false
 	case "lie":
 		steps("lie")
+	case "crowd":
+		sc.Steps = slices.DeleteFunc(sc.Steps, func(s Step) bool { return s.Op.Class == crowdClass })
 	case "unregister":
 		steps("unregister")
 	case "shut":
@@ -809,6 +811,7 @@ type Variant struct {
 	Without []string
 	Keep    []int // nil: all
 	Lie     bool  // with a host that lies
+	Crowd   bool  // with more short messages than a window holds
 }
 
 // Scenario makes the scenario of the variant.
@@ -816,6 +819,9 @@ func (v Variant) Scenario() *Scenario {
 	sc := Generate(v.Seed)
 	if v.Lie {
 		sc.Lie()
+	}
+	if v.Crowd {
+		sc.Crowd()
 	}
 	for _, k := range v.Without {
 		sc.Without(k)
@@ -831,6 +837,9 @@ func (v Variant) Args() string {
 	s := fmt.Sprintf("-seed %d", v.Seed)
 	if v.Lie {
 		s += " -lie"
+	}
+	if v.Crowd {
+		s += " -crowd"
 	}
 	if len(v.Without) > 0 {
 		s += " -without " + strings.Join(v.Without, ",")
@@ -852,6 +861,8 @@ type Result struct {
 	Small   int // requests with the small header
 	Tallied int // receives that an atomic operation has ended
 	Ops     int
+	// TurnedAway are the messages that were answered NO_MATCH.
+	TurnedAway int
 	// Dealings are the operations with the liar (Scenario.Lie), Refused those that a target refused.
 	Dealings, Refused int
 	Bytes             int // bytes of messages received
@@ -880,7 +891,9 @@ func Run(sc *Scenario, trace io.Writer) (res Result) {
 			res.Hash, res.Packets, res.Ops, res.Virtual = w.Hash(), w.packets, len(w.ops), w.Net.Now()-sim.Start
 			res.Trimmed, res.Lagged, res.LagRow = w.cut, w.lagged, w.lagRow
 			for _, h := range w.Hosts {
-				res.Tallied += h.Tallied
+				if res.Tallied += h.Tallied; h.FEP != nil {
+					res.TurnedAway += int(h.FEP.Stats().Answers[wire.RCNoMatch])
+				}
 			}
 			res.Void, res.Small = w.void, w.small
 			res.Dealings, res.Refused = len(w.dealings), w.refusals
@@ -1027,7 +1040,7 @@ func shrink(v Variant, run func(Variant) error, stop func() bool) Variant {
 		if slices.Contains(v.Without, k) {
 			continue
 		}
-		if u := (Variant{v.Seed, append(slices.Clone(v.Without), k), v.Keep, v.Lie}); fails(u) {
+		if u := (Variant{v.Seed, append(slices.Clone(v.Without), k), v.Keep, v.Lie, v.Crowd}); fails(u) {
 			v = u
 		}
 	}
@@ -1040,7 +1053,7 @@ func shrink(v Variant, run func(Variant) error, stop func() bool) Variant {
 	for chunk := (len(keep) + 1) / 2; chunk >= 1; chunk /= 2 {
 		for i := 0; i < len(keep); {
 			less := append(slices.Clone(keep[:i]), keep[min(i+chunk, len(keep)):]...)
-			if u := (Variant{v.Seed, v.Without, less, v.Lie}); fails(u) {
+			if u := (Variant{v.Seed, v.Without, less, v.Lie, v.Crowd}); fails(u) {
 				v, keep = u, less
 			} else {
 				i += chunk
@@ -1051,7 +1064,7 @@ func shrink(v Variant, run func(Variant) error, stop func() bool) Variant {
 		if slices.Contains(v.Without, k) {
 			continue
 		}
-		if u := (Variant{v.Seed, append(slices.Clone(v.Without), k), v.Keep, v.Lie}); fails(u) {
+		if u := (Variant{v.Seed, append(slices.Clone(v.Without), k), v.Keep, v.Lie, v.Crowd}); fails(u) {
 			v = u
 		}
 	}

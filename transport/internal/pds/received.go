@@ -16,6 +16,7 @@ type rxDir struct {
 	rodNext  wire.PSN      // ROD: the next PSN for the message layer
 	refused  bool          // missing PSNs up to refuseTo were refused by NACK 09
 	refuseTo wire.PSN
+	stand    stand
 	early    earlyList // ROD: early packets
 	back     bool      // ROD: what has a PSN up to backTo is refused with backRsp (TakeBack)
 	backTo   wire.PSN
@@ -162,7 +163,7 @@ func (t *Table) getRx(p *PDC) *rxDir {
 	rx.early.q = hq
 	rx.win.Init(uint32(p.start), t.cfg.MPRange)
 	rx.clear, rx.max = p.start-1, p.start-1
-	rx.rodNext, rx.sackCur = p.start, p.start
+	rx.rodNext, rx.sackCur, rx.stand.at = p.start, p.start, p.start-1
 	rx.remote = p.remote
 	p.rx = rx
 	return rx
@@ -497,6 +498,49 @@ func (p *PDC) Refuse(now time.Duration, psn wire.PSN, code wire.NackCode) {
 		rx.refused, rx.refuseTo = true, psn
 	}
 	p.t.sendNack(now, rx.remote, rx.path, wire.Nack{Type: wire.TypeNack, Code: code, PSN: psn, SPDCID: p.id, DPDCID: p.remoteID})
+}
+
+// A stand is what a target sees of a window that does not move because messages are refused.
+type stand struct {
+	at    wire.PSN      // the first missing PSN, at the latest refusal
+	since time.Duration // since when it is that one
+	until time.Duration // until when what finds no room is turned away
+}
+
+const (
+	// standPart is the part of the window that refused packets may fill while they stand.
+	standPart = 4
+	// standTime is how long they may stand there, and turnTime how long what finds no room is turned away
+	// then. In between a refused packet is tried after 1 to 500 ms, so that a receiver that goes
+	// on is not far behind. Both are arbitrary.
+	standTime = 100 * time.Millisecond
+	turnTime  = time.Second
+)
+
+// TurnsAway reports whether a packet for which the message layer has no room, and that it can answer (ses.SES.TurnAway),
+// is to be answered instead of refused. A refused packet stays in the window of its initiator. When many
+// stand there for long, others that have a receive could not come behind them. On a ROD PDC none may pass
+// the refused one in any case.
+func (p *PDC) TurnsAway(now time.Duration, psn wire.PSN) bool {
+	if p.mode == wire.ROD {
+		return false
+	}
+	rx := p.rx
+	st, low := &rx.stand, wire.PSN(rx.win.Base())
+	if q, ok := rx.win.Next0(uint32(rx.clear + 1)); ok {
+		low = wire.PSN(q)
+	}
+	if low != st.at {
+		st.at, st.since = low, now
+	}
+	if now < st.until {
+		return true
+	}
+	if int(psn.Sub(low))+p.Behind(psn) < p.t.cfg.MPRange/standPart || now-st.since < standTime {
+		return false
+	}
+	st.until = now + turnTime
+	return true
 }
 
 // Later reports whether the message layer should begin no new message with this packet,

@@ -536,6 +536,49 @@ func TestRefusedHoldsBackWhatIsLater(t *testing.T) {
 	}
 }
 
+// S-RSM-63: what finds no room is turned away when it has filled a quarter of the window, and the first
+// of it has been missing for a while; then for a second. On a ROD PDC it never is.
+func TestTurnsAway(t *testing.T) {
+	x := newTarget(t)
+	p, part := x.p, x.tab.cfg.MPRange/standPart
+	refused := func(i int) bool {
+		if p.TurnsAway(x.now, x.psn(i)) {
+			return true
+		}
+		p.Refuse(x.now, x.psn(i), wire.NackNoSESMsgAvail)
+		return false
+	}
+	wait := func(d time.Duration) { x.now += d }
+	for i := 1; i <= part; i++ {
+		if refused(i) {
+			t.Fatalf("packet %d is turned away at once", i)
+		}
+	}
+	if wait(standTime); refused(2) {
+		t.Error("turned away, though a quarter is not full")
+	}
+	if !refused(part+1) || !refused(1) {
+		t.Error("not turned away, though a quarter has stood")
+	}
+	x.recv(1)
+	x.recv(2)
+	if wait(turnTime / 2); !refused(3) {
+		t.Error("turned away for less than a second")
+	}
+	if wait(turnTime / 2); refused(3) {
+		t.Error("still turned away, though the window has moved since")
+	}
+	x.recv(3)
+	if refused(part + 9) {
+		t.Error("turned away while the window moves")
+	}
+	p.mode = wire.ROD
+	wait(time.Second)
+	if refused(part+9) || refused(4) {
+		t.Error("turned away where it was to come in order")
+	}
+}
+
 func TestFirstIsTheFirstThatIsMissing(t *testing.T) {
 	// docs/faults.md rule 5: what fills the window from its beginning on must find a place.
 	x := newTarget(t)

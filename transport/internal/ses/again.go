@@ -16,11 +16,15 @@ import (
 // tag. Ordered messages to one resource wait together (resource.go).
 
 // Back-off of sends to a target that is not ready: from 2 ms, doubled up to
-// 128 ms, plus up to half. The reference provider waits 50 to 100 ms (S-GEN-05), but a receive is often posted sooner.
+// 128 ms, plus up to half. The reference provider waits 50 to 100 ms (S-GEN-05), but a receive is often posted sooner. The last step,
+// where many wait, is backoffEach for each of them, and backoffMost at most: so all together are tried no
+// more than 50,000 times a second, or each once a second.
 // The values are arbitrary.
 const (
 	backoffMin   = 2 * time.Millisecond
 	backoffSteps = 6
+	backoffEach  = 20 * time.Microsecond
+	backoffMost  = time.Second
 	maxTransient = 5 // resends after UNCOR_TRNSNT
 	maxGenTries  = 8 // resends after BAD_GENERATION without a wait
 )
@@ -76,7 +80,39 @@ func (s *SES) stamp(m *send) {
 // backoff is the wait before the next of some tries.
 func (s *SES) backoff(m *send, tries uint16) time.Duration {
 	w := backoffMin << min(tries, backoffSteps)
+	if tries >= backoffSteps {
+		w = max(w, min(time.Duration(len(s.waiting))*backoffEach, backoffMost))
+	}
 	return w + time.Duration(s.hash(m.seq, uint64(tries)))*(w/2)>>32
+}
+
+// Late reports whether h needs no order and was refused more than once.
+func (s *SES) Late(h Handle) bool {
+	_, m := s.lookup(h)
+	return m != nil && !m.ordered && m.tries > 1
+}
+
+// takenLate has those two tried at once that wait next to m in the order of posting. The target has taken m,
+// which it had refused. Its receives are mostly posted in the order of sending, or in the reverse one.
+func (s *SES) takenLate(m *send) {
+	var before, after *send
+	for _, o := range s.waiting {
+		switch {
+		case o.phase != phaseWait || o.peer != m.peer || o.rc != wire.RCNoMatch:
+		case o.seq > m.seq:
+			if after == nil || o.seq < after.seq {
+				after = o
+			}
+		case before == nil || o.seq > before.seq:
+			before = o
+		}
+	}
+	for _, o := range [2]*send{before, after} {
+		if o != nil {
+			o.tries = 1
+			s.makeReady(o)
+		}
+	}
 }
 
 // more adds one, and stays at the highest number.

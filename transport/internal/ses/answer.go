@@ -389,6 +389,9 @@ func (s *SES) allAnswered(m *send) {
 		s.askCommit(m)
 		return
 	}
+	if m.tries != 0 && len(s.waiting) != 0 {
+		s.takenLate(m)
+	}
 	s.endSend(m)
 }
 

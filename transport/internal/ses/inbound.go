@@ -187,13 +187,13 @@ func (s *SES) begin(src Source, r *wire.ReqStd, off uint32, data []byte) *Result
 	if rv == none && (src.Later || s.matchOnly(r) || !s.reserve(pu, &src, int64(r.ReqLen)) || !s.grantsPartial(int64(r.ReqLen))) {
 		if s.token != 0 {
 			s.putUser(u, pu)
-			return s.keepHeader(r, tag)
+			return s.keepHeader(r, tag, len(data))
 		}
 		if !src.Later {
 			s.unserved(sp, tag, src.Peer, r.Initiator)
 		}
 		s.putUser(u, pu)
-		return s.nack()
+		return s.noRoom(len(data))
 	}
 	i := s.in.get()
 	m := s.in.at(i)

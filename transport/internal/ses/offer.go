@@ -186,8 +186,8 @@ func (s *SES) recheckOffer(r *wire.ReqStd, own, ours uint32) *Result {
 }
 
 // keepHeader keeps the header of a message for which there is no room, or refuses it if even that
-// is too much.
-func (s *SES) keepHeader(r *wire.ReqStd, tag uint64) *Result {
+// is too much. n is the number of payload bytes of the packet.
+func (s *SES) keepHeader(r *wire.ReqStd, tag uint64, n int) *Result {
 	src := &s.src
 	if i := s.offerOf(src.Peer, s.token); i != none && !src.Later {
 		// Tokens are unique among the sends of a peer, so the other message is of a former life. Its
@@ -200,7 +200,7 @@ func (s *SES) keepHeader(r *wire.ReqStd, tag uint64) *Result {
 	s.credit(pu, src)
 	if src.Later || s.in.live() >= s.maxState() || !s.grants(pu, 0) {
 		s.putUser(u, pu)
-		return s.nack()
+		return s.noRoom(n)
 	}
 	i := s.in.get()
 	m := s.in.at(i)

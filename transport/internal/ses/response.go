@@ -23,6 +23,9 @@ type Result struct {
 	Small bool
 	// Nack, if not 0, refuses the packet: nothing happened, and it is to be sent again later.
 	Nack wire.NackCode
+	// NoRoom, with Nack, means that the message has neither a receive nor room, and that TurnAway can
+	// answer the packet.
+	NoRoom bool
 	// Bad means that the packet cannot be answered: the caller drops it and counts it under
 	// Reason.
 	Bad    bool
@@ -79,6 +82,38 @@ func (s *SES) nack() *Result {
 	s.Stats.Refused++
 	s.res = Result{Nack: wire.NackNoSESMsgAvail}
 	return &s.res
+}
+
+// turnMost bounds the length of messages that are turned away. Each try of one that waits sends all of it.
+// It is the length from which on messages may be deferred.
+const turnMost = 16 << 10
+
+// noRoom refuses a packet of a message that has neither a receive nor room. n is the number of payload
+// bytes of the packet.
+func (s *SES) noRoom(n int) *Result {
+	res := s.nack()
+	res.NoRoom, s.turned = s.req.ReqLen < turnMost, uint32(n)
+	return res
+}
+
+// TurnAway answers the packet that Request has just refused, with NoRoom: its message is not taken now
+// (NO_MATCH), and is to be sent again as a whole. The packet is done then, where a refused one stays in the
+// window of its initiator. TurnAway returns nil if the packet is to be refused nevertheless: the other
+// packets of a message of several are answered so only while there is a place to remember the message.
+func (s *SES) TurnAway() *Result {
+	r := &s.req
+	if r.Flags&single != single {
+		u := s.user(s.src.Peer)
+		pu := s.peers.at(u)
+		room := int(pu.dead) < s.cfg.OpenPerPeer && s.dead < maxDead && s.in.live() < s.maxState()
+		s.putUser(u, pu)
+		if !room {
+			return nil
+		}
+		s.entomb(s.src, r, wire.RCNoMatch, r.ReqLen, s.turned)
+	}
+	s.Stats.Refused--
+	return s.rejected(wire.RCNoMatch)
 }
 
 // bad drops a packet that cannot be answered.

@@ -178,6 +178,7 @@ type SES struct {
 	res    Result
 	inline [maxInline]byte // bytes that go with res
 	small  bool            // the request has no message id
+	turned uint32          // payload bytes of the request, if there was no room for it
 
 	endpoints []*endpoint // by EndpointID
 	names     names

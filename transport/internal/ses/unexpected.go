@@ -252,11 +252,11 @@ func (s *SES) keep(src Source, r *wire.ReqStd, tag uint64, data []byte) *Result 
 	if s.matchOnly(r) || s.in.live() >= s.maxState() || !s.reserve(pu, &src, int64(len(data))) {
 		if s.token != 0 {
 			s.putUser(u, pu)
-			return s.keepHeader(r, tag)
+			return s.keepHeader(r, tag, len(data))
 		}
 		s.unserved(s.space(s.to.id, r.Opcode == wire.OpTaggedSend), tag, src.Peer, r.Initiator)
 		s.putUser(u, pu)
-		return s.nack()
+		return s.noRoom(len(data))
 	}
 	i := s.in.get()
 	m := s.in.at(i)
