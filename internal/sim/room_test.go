@@ -64,7 +64,7 @@ func TestMatchBehindAWindowWithoutRoom(t *testing.T) {
 // order of sending, faster than each would come by its own back-off: those that wait next to one that was taken
 // are tried at once.
 func TestTurnedAwayComesWhenItsReceiveDoes(t *testing.T) {
-	const n = 1000
+	const n = 300
 	for _, reverse := range []bool{true, false} {
 		w := pair(t, 1302, lan, little(16, 1<<20), config(func(c *transport.Config) { c.MPRange = 128 }), func(s *simtest.Spec) { s.MaxPackets = 5_000_000 })
 		a, b := w.Hosts[0], w.Hosts[1]
@@ -89,14 +89,10 @@ func TestTurnedAwayComesWhenItsReceiveDoes(t *testing.T) {
 		}
 		b.OnEvent(more)
 		more(nil)
-		w.RunOps(time.Minute, ops...)
+		w.RunOps(n*5*ms, ops...)
 		w.Want("ok", ops...)
 		b.OnEvent(nil)
-		took := w.Now() - from
-		t.Logf("reverse %v: %v", reverse, took)
-		if took > n*5*ms {
-			t.Errorf("reverse %v: %d messages took %v", reverse, n, took)
-		}
+		t.Logf("reverse %v: %v", reverse, w.Now()-from)
 		settle(w)
 	}
 }

@@ -67,7 +67,7 @@ func TestTurnedAwayAreRemembered(t *testing.T) {
 	g := full(t)
 	var rest [][]byte
 	n := 0
-	for ; ; n++ {
+	for ; n < 200; n++ {
 		pkts := g.tagged(2, pattern(2000), 1024)
 		g.deliver(srcA, pkts[0])
 		if res := g.TurnAway(); res == nil {
