@@ -55,8 +55,9 @@ func (c *EndpointConfig) fill() {
 // maxSends bounds the sends of all endpoints: message ids have 16 bits.
 const maxSends = 65000
 
-// maxEndpoints is how many endpoints a SES may have at a time.
-const maxEndpoints = 4096
+// maxEndpoints is how many endpoints a SES may have at a time. Arbitrary: a PIDonFEP has 12 bits, and 10,000 endpoints of a
+// few jobs are to have room.
+const maxEndpoints = 1 << 14
 
 // Errors of Open.
 var (
@@ -138,10 +139,12 @@ func (s *SES) Open(cfg EndpointConfig) (EndpointID, error) {
 	case s.names.whole[e.name()] != nil:
 		return 0, ErrInUse
 	}
-	for _, old := range s.endpoints {
-		if old.gone && old.sends == 0 && old.recvs == 0 {
-			e.id = old.id
-			break
+	if s.numGone > 0 {
+		for _, old := range s.endpoints {
+			if old.gone && old.sends == 0 && old.recvs == 0 {
+				e.id = old.id
+				break
+			}
 		}
 	}
 	share := func(n int) int { return min(max(1<<bits.Len(uint(n/2)), 64), 1<<15) }
@@ -150,6 +153,7 @@ func (s *SES) Open(cfg EndpointConfig) (EndpointID, error) {
 	}
 	switch {
 	case int(e.id) < len(s.endpoints):
+		s.numGone--
 		s.maxRecvs -= s.endpoints[e.id].MaxRecvs
 		e.inherit(s.endpoints[e.id])
 		s.endpoints[e.id] = e
@@ -244,6 +248,7 @@ func (s *SES) CloseEndpoint(id EndpointID) {
 		return
 	}
 	e.gone = true
+	s.numGone++
 	left := e.closed
 	if !left {
 		s.bar(e)

@@ -181,6 +181,7 @@ type SES struct {
 	turned uint32          // payload bytes of the request, if there was no room for it
 
 	endpoints []*endpoint // by EndpointID
+	numGone   int         // of them, closed: their numbers are used again
 	names     names
 	maxRecvs  int // sum of MaxRecvs of all endpoints
 
