@@ -75,6 +75,8 @@ func (c *provider) Bind(p wait.Progress) error {
 
 func (c *provider) Unbind(p wait.Progress) { c.w.Unbind(p) }
 
+func (c *provider) Gather() { c.w.Gather() }
+
 func (c *provider) Count(n, bytes uint64) {
 	if c.attr.Events == fi.CntrBytes {
 		n = bytes

@@ -31,6 +31,8 @@ func (q *provider) Bind(p wait.Progress) error {
 
 func (q *provider) Unbind(p wait.Progress) { q.w.Unbind(p) }
 
+func (q *provider) Gather() { q.w.Gather() }
+
 func (q *provider) Reserve(n int) bool {
 	for {
 		used := q.places.Used.Load()

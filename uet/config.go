@@ -39,7 +39,7 @@ type Config struct {
 	// but for JobID, RUDI, Logger and Tuning.Linger, and their type, kind of progress, traffic class and socket
 	// buffers, too; Enable names a field that differs (fi.EINVAL). Stats, Load, Quiesce and
 	// Abandon are then about the port. Its bounds are for all endpoints together, and all together have at most
-	// 65,000 sends under way. Not for FI_EP_MSG. It is for processes with very many endpoints: a post waits while
+	// 65,000 sends under way. There may be 16,384 of them, 4,096 for a JobID and resource index. Not for FI_EP_MSG. It is for processes with very many endpoints: a post waits while
 	// another thread is in the port.
 	SharePort bool
 	// KnownPeersOnly drops packets from addresses that are not in the address vector.
@@ -59,7 +59,8 @@ type Config struct {
 	// Tap, if not nil, is called with every datagram that the endpoint sends or receives,
 	// damaged ones too, in the order of the socket calls. It must not keep its argument.
 	// The endpoint is locked meanwhile: Tap must neither block nor call the endpoint
-	// or its queues. Endpoints that share a Tap call it concurrently.
+	// or its queues. Endpoints that share a Tap call it concurrently. Of a port that endpoints share it sees all
+	// datagrams: the endpoint that opens the port may have one, and one of another is refused by Enable (fi.EINVAL).
 	Tap func(*Tapped)
 	// Security authenticates peers and seals packets; nil means neither. Certificates
 	// are only for FI_EP_MSG endpoints.

@@ -193,7 +193,7 @@ func (ep *Endpoint) Shutdown() error {
 	case !l.leave(connUp, connDown):
 		return fi.ENOTCONN
 	}
-	ep.linger()
+	ep.linger(time.Now())
 	err := ep.drv.Close()
 	if errors.Is(err, transport.ErrClosed) {
 		err = nil // Close was faster

@@ -375,8 +375,24 @@ func (ep *Endpoint) Name() (wire.Addr, error) {
 // fi.EOPBADSTATE: it is enabled.
 func (ep *Endpoint) Enable() error {
 	ep.mu.Lock()
-	defer ep.mu.Unlock()
-	return ep.enable()
+	err := ep.enable()
+	ep.mu.Unlock()
+	if err == nil && ep.info.Domain.DataProgress != fi.ProgressManual {
+		ep.gather()
+	}
+	return err
+}
+
+// gather lets the endpoint join the group of a queue that it is bound to, if that has many: then it needs no goroutine and
+// no descriptor to wait by. Without it the first look at the queue would do that.
+func (ep *Endpoint) gather() {
+	b := &ep.rxq
+	if b.cq == nil {
+		b = &ep.txq
+	}
+	if b.cq != nil {
+		b.q.Gather()
+	}
 }
 
 // enable is Enable with mu held.
@@ -803,7 +819,8 @@ func openErrno(err error) fi.Errno {
 // that still come are refused. Then Close waits, at most Tuning.Linger, until injected messages
 // and others whose completion was reported early are delivered, and until peers have the ACKs of
 // what was received. It does not wait for a peer that is gone, and returns at once if there is
-// nothing to wait for. Whatever has not ended by then ends with fi.ECANCELED before Close returns,
+// nothing to wait for. The last endpoint of a port (Config.SharePort) waits for others of it that are being closed, too,
+// for as long as the longest Linger of all. Whatever has not ended by then ends with fi.ECANCELED before Close returns,
 // and nothing ends after; the buffers are the caller's again. Without resource management,
 // completions that the queue has no room for are dropped (R-EP-14). The peer of an FI_EP_MSG
 // endpoint gets fi.Shutdown; no further event comes to this side. fi.EBADF: it is closed already.
@@ -828,6 +845,7 @@ func (ep *Endpoint) Close() error {
 	}
 	var err error
 	if drv != nil {
+		begun := time.Now()
 		ep.domain.regions.exit(ep)
 		if ep.port != nil && !ep.port.last() {
 			ep.port.leave(ep)
@@ -835,7 +853,7 @@ func (ep *Endpoint) Close() error {
 			if ep.port != nil {
 				ep.port.empty(ep)
 			}
-			ep.linger()
+			ep.linger(begun)
 			if err = drv.Close(); ep.connection != nil && err == transport.ErrClosed {
 				err = nil // Shutdown did
 			}

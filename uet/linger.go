@@ -12,8 +12,12 @@ import (
 // defaultLinger is the default of Tuning.Linger.
 const defaultLinger = time.Second
 
-// linger waits for what Close waits for.
-func (ep *Endpoint) linger() {
+// leastLinger is how long the last endpoint of a port lingers whose time the others have taken: long enough to tell peers
+// what arrived. Arbitrary.
+const leastLinger = time.Millisecond
+
+// linger waits for what Close waits for, which began to wait at begun.
+func (ep *Endpoint) linger(begun time.Time) {
 	m := &ep.domain.manual
 	m.remove(ep.drv)
 	most := cmp.Or(ep.info.Config.Tuning.Linger, defaultLinger)
@@ -24,7 +28,7 @@ func (ep *Endpoint) linger() {
 	if m.some() {
 		others = m.poll
 	}
-	ep.drv.Leave(most, others)
+	ep.drv.Leave(max(most-time.Since(begun), leastLinger), most, others)
 }
 
 // manual holds the drivers of a domain that nobody drives while the application does not. Who

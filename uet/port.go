@@ -60,6 +60,10 @@ type setting struct {
 	v    any
 }
 
+// A function is the value of a setting that is one. Functions cannot be compared: the port has that of the endpoint
+// which opened it, and another endpoint must bring none.
+type function bool // it is there
+
 // ownSettings are the fields of Config and Tuning that each endpoint of a port has for itself.
 var ownSettings = map[string]bool{"JobID": true, "RUDI": true, "Logger": true, "CM": true, "SharePort": true, "Tuning.Linger": true}
 
@@ -92,7 +96,7 @@ func fieldSettings(all []setting, prefix string, v reflect.Value) []setting {
 		case f.Kind() == reflect.Struct:
 			all = fieldSettings(all, name+".", f)
 		case f.Kind() == reflect.Func:
-			all = append(all, setting{"Config." + name, f.Pointer()})
+			all = append(all, setting{"Config." + name, function(!f.IsNil())})
 		default:
 			all = append(all, setting{"Config." + name, f.Interface()})
 		}
@@ -103,6 +107,13 @@ func fieldSettings(all []setting, prefix string, v reflect.Value) []setting {
 // fits returns an error that names the first setting in which ep differs from who opened the port.
 func (p *port) fits(ep *Endpoint, dscp uint8) error {
 	for i, s := range ep.settings(dscp) {
+		if there, is := s.v.(function); is {
+			if there {
+				return fmt.Errorf("uet: enable: %s is for the endpoint which opened port %v alone, about what all of the port send and receive: leave it nil: %w",
+					s.name, p.conn.LocalAddr(), fi.EINVAL)
+			}
+			continue
+		}
 		if s.v == p.asked[i].v || s.name == "Config.PayloadMTU" && s.v == p.mtu {
 			continue
 		}
@@ -223,7 +234,8 @@ func (p *port) last() bool {
 	return true
 }
 
-// empty closes the last endpoint for what comes, and waits until the others have left: they need the driver.
+// empty closes the last endpoint for what comes, and waits until the others have left, which takes at most as long as they
+// linger: they need the driver.
 func (p *port) empty(ep *Endpoint) {
 	p.drv.Do(func(now time.Duration) {
 		if p.has(ep) {

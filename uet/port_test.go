@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -220,6 +221,33 @@ func TestAFieldThatDiffersIsNamed(t *testing.T) {
 	*r.info = info
 	r.info.Config = first.Info().Config // what Enable filled in is no difference
 	r.node()
+}
+
+func TestAPortHasTheTapOfItsFirst(t *testing.T) {
+	// Functions cannot be compared, and a closure of the same text sees other things: a Tap of another endpoint is
+	// refused by name, whatever it is. That of the first sees what all of the port send and receive.
+	t.Parallel()
+	r := newRig(t, nil)
+	tapTo := func(n *atomic.Int32) func(*Tapped) { return func(*Tapped) { n.Add(1) } }
+	var mine, other atomic.Int32
+	r.info.Config.Tap = tapTo(&mine)
+	first := r.sharers(1)[0]
+	r.info.SrcAddr.Port = nameOf(t, first).Port
+	for _, tap := range []func(*Tapped){tapTo(&other), tapTo(&mine), r.info.Config.Tap} {
+		r.info.Config.Tap = tap
+		r.refuses(fi.EINVAL, "Config.Tap", "leave it nil")
+	}
+	r.info.Config.Tap = nil
+	second := r.node()
+	r.info.SrcAddr.Port = 0
+	peer := r.alone()
+	before := mine.Load()
+	ok(t, peer.TRecv(make([]byte, 1), fi.AddrUnspec, 1, 0, nil))
+	ok(t, second.TSend([]byte{1}, second.know(peer), 1, nil))
+	wait(t, second.tx, peer)
+	if mine.Load() == before || other.Load() != 0 {
+		t.Errorf("%d datagrams of the second endpoint are seen, %d by a stranger", mine.Load()-before, other.Load())
+	}
 }
 
 func TestCloseOfOneLeavesTheOthers(t *testing.T) {

@@ -40,6 +40,8 @@ type Driven interface {
 	Bind(p Progress) error
 	// Unbind undoes one Bind of p.
 	Unbind(p Progress)
+	// Gather makes a group of what is bound, if that is many, as the first look does (docs/decisions/0058).
+	Gather()
 }
 
 // Completions is a completion queue.

@@ -173,7 +173,7 @@ var House = Table{
 				"uet/internal/driver", "uet/internal/pmem", "transport", "internal/udp", "internal/dgram", "internal/portrange", "transport/wire", "internal/cm/contract",
 				"internal/tss", "cq", "eq", "cntr", "av", "fi", "internal/door",
 			},
-			TestsMay: []string{"poll", "internal/cm", "uet/msg", "uet/zaplog"},
+			TestsMay: []string{"poll", "internal/cm", "uet/msg", "uet/zaplog", "internal/memnet", "internal/badnet"},
 			Why:      "internal/tss because a FEP is given its secure domain, and the keys come from above",
 		},
 		{

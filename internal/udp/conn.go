@@ -275,6 +275,20 @@ func (c *Conn) Wait(deadline time.Time) error {
 	return c.io.wait(deadline)
 }
 
+// Forgo gives back the descriptor that Wait takes on Linux, until the next Wait. It does nothing while a goroutine is in
+// Wait or Nap.
+func (c *Conn) Forgo() {
+	w, ok := c.io.(interface{ forgo() })
+	if !ok || !c.gate.enter() {
+		return
+	}
+	defer c.gate.leave()
+	if c.sleeping.TryLock() {
+		defer c.sleeping.Unlock()
+		w.forgo()
+	}
+}
+
 // Naps reports whether Nap can be used, and must be asked first: the system must be Linux and
 // have a descriptor left, and the Conn not be Portable or closed.
 func (c *Conn) Naps() bool {

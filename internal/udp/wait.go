@@ -12,13 +12,12 @@ type sleeper struct {
 	poll func() bool // reports whether the awaited event has happened
 	rest func()      // called after each sleep, if not nil
 
-	sleep    func(func(uintptr) bool) error
-	deadline func(time.Time) error
-	look     func(uintptr) bool // set once: a method value allocates
-	hit      bool
+	sleep func(func(uintptr) bool) error
+	look  func(uintptr) bool // set once: a method value allocates
+	hit   bool
 
 	woken, stop atomic.Bool
-	ready       atomic.Bool // init was called; a waiter does that when somebody waits
+	deadline    atomic.Pointer[func(time.Time) error] // nil before init, which a waiter calls when somebody waits
 }
 
 // A file is something that the netpoller can wait for: *os.File, *net.UDPConn.
@@ -36,15 +35,16 @@ func (s *sleeper) init(f file, write bool, poll func() bool, rest func()) error 
 	if err != nil {
 		return err
 	}
-	s.sleep, s.deadline = raw.Read, f.SetReadDeadline
+	deadline := f.SetReadDeadline
+	s.sleep = raw.Read
 	if write {
-		s.sleep, s.deadline = raw.Write, f.SetWriteDeadline
+		s.sleep, deadline = raw.Write, f.SetWriteDeadline
 	}
 	s.poll, s.rest, s.look = poll, rest, s.over
-	if err := s.deadline(time.Time{}); err != nil {
+	if err := deadline(time.Time{}); err != nil {
 		return err
 	}
-	s.ready.Store(true)
+	s.deadline.Store(&deadline)
 	return nil
 }
 
@@ -58,7 +58,7 @@ func (s *sleeper) wait(deadline time.Time) error {
 		if s.woken.Swap(false) {
 			return nil
 		}
-		if err := s.deadline(deadline); err != nil {
+		if err := (*s.deadline.Load())(deadline); err != nil {
 			return net.ErrClosed
 		}
 		// sleep calls look, parks if it returns false, and calls it again when the file has an
@@ -99,8 +99,8 @@ func (s *sleeper) wake() {
 // interrupt ends a sleep. If there was none yet, the first one looks at the flags after it is
 // ready.
 func (s *sleeper) interrupt() {
-	if s.ready.Load() {
-		_ = s.deadline(past)
+	if d := s.deadline.Load(); d != nil {
+		_ = (*d)(past)
 	}
 }
 

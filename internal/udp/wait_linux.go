@@ -185,6 +185,16 @@ func (w *waiter) disarm() {
 	w.joined, w.armed = w.stays, false
 }
 
+// forgo closes the set, which the next wait makes again. Nobody may be in wait.
+func (w *waiter) forgo() {
+	if w.file == nil {
+		return
+	}
+	w.deadline.Store(nil)
+	_ = w.file.Close()
+	w.file, w.fd, w.joined = nil, -1, false
+}
+
 func (w *waiter) close() {
 	if w.file != nil {
 		_ = w.file.Close()
@@ -200,6 +210,8 @@ func (d *direct) wait(deadline time.Time) error {
 	d.awake()
 	return err
 }
+
+func (d *direct) forgo() { d.in.forgo() }
 
 func (d *direct) naps() bool { return d.in.naps.ready() }
 

@@ -77,6 +77,40 @@ func TestOneDescriptor(t *testing.T) {
 	}
 }
 
+func TestForgo(t *testing.T) {
+	// Who waits no more gives back what it waited by, unless somebody does; the next wait makes it again, and Wake ends
+	// that one, too.
+	c := open(t, loopback4, Config{})
+	begin := descriptors(t)
+	for range 3 {
+		_ = c.Wait(time.Now().Add(time.Millisecond))
+		if got := descriptors(t) - begin; got != 1 {
+			t.Errorf("a wait takes %d descriptors", got)
+		}
+		c.Forgo()
+		c.Forgo()
+		if got := descriptors(t) - begin; got != 0 {
+			t.Errorf("%d descriptors are kept", got)
+		}
+		c.Wake()
+		soon(t, "Wait", func() { _ = c.Wait(time.Time{}) })
+		begun := make(chan struct{})
+		over := make(chan struct{})
+		go func() {
+			close(begun)
+			_ = c.Wait(time.Time{})
+			close(over)
+		}()
+		<-begun
+		for range 100 {
+			c.Forgo() // before the wait, or during it
+		}
+		c.Wake()
+		soon(t, "Wait", func() { <-over })
+		c.Forgo()
+	}
+}
+
 func TestNoDescriptorToWait(t *testing.T) {
 	// A wait without a descriptor for it ends soon, so that the caller looks at the socket again.
 	// When there is one again it waits.

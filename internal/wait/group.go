@@ -40,6 +40,13 @@ func (o *Object) drive() *driven {
 	return o.regroup()
 }
 
+// Gather fits the Group to what is bound, as the next look would. A member of a wait set leaves that to the set.
+func (o *Object) Gather() {
+	if o.set == nil {
+		o.drive()
+	}
+}
+
 // regroup fits the Group to what is bound. It is made when somebody looks first, so that an Object
 // costs none that is not read.
 func (o *Object) regroup() *driven {
@@ -103,37 +110,94 @@ func (o *Object) change(p Progress) {
 
 // arrange returns what readers call after these have come and gone.
 func (o *Object) arrange(come, gone []Progress) []Progress {
-	g := o.grouped.Load()
 	for _, p := range gone {
 		if o.inGroup[p] {
-			g.group.Remove(p)
+			o.grouped.Load().group.Remove(p)
 			delete(o.inGroup, p)
 		}
+		o.loose.remove(p)
 	}
-	try := slices.Concat(o.loose, come)
-	o.loose = nil
-	for _, p := range try {
-		j, ok := p.(Joiner)
-		if ok && g == nil {
-			if made := j.NewGroup(); made != nil {
-				g = &grouped{made}
-				o.grouped.Store(g)
-				o.inGroup = make(map[Progress]bool)
-			}
-		}
-		switch {
-		case slices.Contains(gone, p):
-		case ok && g != nil && g.group.Add(p):
-			o.inGroup[p] = true
-		default:
-			o.loose = append(o.loose, p)
+	for _, p := range o.loose.turn() {
+		if o.enter(p) {
+			o.loose.remove(p)
 		}
 	}
-	now := slices.Clip(o.loose)
+	for _, p := range come {
+		if !o.enter(p) {
+			o.loose.add(p)
+		}
+	}
+	now := append(make([]Progress, 0, len(o.loose.all)+1), o.loose.all...)
 	if len(o.inGroup) > 0 {
-		now = append(now, g.group)
+		now = append(now, o.grouped.Load().group)
 	}
 	return now
+}
+
+// enter makes p a member of the Group, which it makes if there is none, and reports whether that is possible.
+func (o *Object) enter(p Progress) bool {
+	j, ok := p.(Joiner)
+	if !ok {
+		return false
+	}
+	g := o.grouped.Load()
+	if g == nil {
+		made := j.NewGroup()
+		if made == nil {
+			return false
+		}
+		g = &grouped{made}
+		o.grouped.Store(g)
+		o.inGroup = make(map[Progress]bool)
+	}
+	if !g.group.Add(p) {
+		return false
+	}
+	o.inGroup[p] = true
+	return true
+}
+
+// A loose has the endpoints that could not join the Group. To add or remove one takes the same whatever their number.
+type loose struct {
+	all  []Progress
+	at   map[Progress]int
+	next int // whose turn it is to try again
+}
+
+// retries is how many of them try again when others come or go: all of thousands would take longer than what came.
+// Arbitrary.
+const retries = 4
+
+func (l *loose) add(p Progress) {
+	if l.at == nil {
+		l.at = make(map[Progress]int)
+	}
+	l.at[p] = len(l.all)
+	l.all = append(l.all, p)
+}
+
+// remove removes p if it is there. The last one takes its place.
+func (l *loose) remove(p Progress) {
+	i, ok := l.at[p]
+	if !ok {
+		return
+	}
+	last := len(l.all) - 1
+	q := l.all[last]
+	l.all[i], l.at[q] = q, i
+	l.all[last] = nil
+	l.all = l.all[:last]
+	delete(l.at, p)
+}
+
+// turn returns those that try again next.
+func (l *loose) turn() (some []Progress) {
+	for range min(retries, len(l.all)) {
+		l.next %= len(l.all)
+		some = append(some, l.all[l.next])
+		l.next++
+	}
+	return some
 }
 
 // A grouped is a Group in an atomic pointer.
@@ -141,7 +205,7 @@ type grouped struct{ group Group }
 
 // ungroup ends the Group.
 func (o *Object) ungroup() {
-	o.inGroup, o.loose = nil, nil
+	o.inGroup, o.loose = nil, loose{}
 	if g := o.grouped.Swap(nil); g != nil {
 		g.group.Close()
 	}

@@ -1,6 +1,7 @@
 package wait
 
 import (
+	"fmt"
 	"runtime"
 	"slices"
 	"testing"
@@ -195,4 +196,80 @@ func TestBindTakesTheSameForMany(t *testing.T) {
 	}
 	p.end()
 	p.Release()
+}
+
+func TestFewOfManyTryAgain(t *testing.T) {
+	// Of thousands that could not join the Group a few try again when others come or go, each in its turn: what comes
+	// costs the same whatever their number, and all join in the end if they can.
+	const n, members = 1000, groupLeast
+	loners := make([]int, n)
+	for i := range loners {
+		loners[i] = members + i
+	}
+	all, troops := mates(t, members+n+1, loners...)
+	p := newPile(t, Attr{Kind: fi.WaitUnspec})
+	for _, m := range all[:members+n] {
+		if err := p.Bind(m); err != nil {
+			t.Fatal(err)
+		}
+	}
+	p.Look()
+	last := all[members+n]
+	change := func() {
+		_ = p.Bind(last)
+		p.Look()
+		p.Unbind(last)
+		p.Look()
+	}
+	g := (*troops)[0]
+	before := g.changes
+	if change(); g.changes-before > 2*(1+retries) {
+		t.Errorf("%d changes of the group for one that came and went among %d", g.changes-before, n)
+	}
+	for _, m := range all {
+		m.loner = false
+	}
+	for range n / retries / 2 {
+		change()
+	}
+	if in, loose := p.drivenNow(); len(in) != members+n || len(loose) != 0 {
+		t.Errorf("%d in the group, %d not", len(in), len(loose))
+	}
+	for _, m := range all[:members+n] {
+		p.Unbind(m)
+	}
+	p.end()
+	p.Release()
+}
+
+// BenchmarkComeAndGo has one more endpoint that comes and goes among many, with a look each time: those are in a Group, or
+// cannot join one.
+func BenchmarkComeAndGo(b *testing.B) {
+	for _, kind := range []string{"grouped", "loose"} {
+		for _, n := range []int{1000, 10_000} {
+			b.Run(fmt.Sprintf("%s/n=%d", kind, n), func(b *testing.B) {
+				all, _ := mates(b, n+1)
+				for _, m := range all {
+					m.loner = kind == "loose"
+				}
+				p := newPile(b, Attr{Kind: fi.WaitUnspec})
+				for _, m := range all[:n] {
+					_ = p.Bind(m)
+				}
+				p.drive()
+				for b.Loop() {
+					_ = p.Bind(all[n])
+					p.drive()
+					p.Unbind(all[n])
+					p.drive()
+				}
+				b.StopTimer()
+				for _, m := range all[:n] {
+					p.Unbind(m)
+				}
+				p.end()
+				p.Release()
+			})
+		}
+	}
 }

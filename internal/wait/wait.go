@@ -114,7 +114,7 @@ type Object struct {
 	joining sync.Mutex // guards the rest; before Mu
 	grouped atomic.Pointer[grouped]
 	inGroup map[Progress]bool
-	loose   []Progress // could not join the Group; not changed in place
+	loose   loose // could not join the Group
 }
 
 // A bond is one bound Progress.

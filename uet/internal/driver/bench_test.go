@@ -62,6 +62,7 @@ func (c nopConn) Send(*dgram.Datagram) error                 { return nil }
 func (c nopConn) SendBatch(d []*dgram.Datagram) (int, error) { return len(d), nil }
 func (c nopConn) Wait(time.Duration) error                   { return nil }
 func (c nopConn) Wake()                                      {}
+func (c nopConn) Forgo()                                     {}
 func (c nopConn) Rouse()                                     {}
 func (c nopConn) Naps() bool                                 { return false }
 func (c nopConn) Stamps(bool) bool                           { return false }

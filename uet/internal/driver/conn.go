@@ -29,6 +29,8 @@ type Conn interface {
 	// Wait blocks until there may be something to receive, until the timeout passes (negative
 	// means none), or until Wake was called since the last Wait returned.
 	Wait(timeout time.Duration) error
+	// Forgo says that no Wait may follow for long.
+	Forgo()
 	// Naps reports whether Nap works, and is asked first. Nap is Wait on the thread of the caller, which sleeps in the
 	// kernel. Calls of Wait and Nap wait for each other. Rouse ends the current Nap, or the next
 	// one; Wake does not. Any goroutine may call it.

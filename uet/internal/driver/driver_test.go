@@ -1235,7 +1235,7 @@ func TestLeaveDrivesTheFEPWhileItLingers(t *testing.T) {
 			r.core.set(func() { r.core.lingers = 3 })
 			calls := 0
 			start := time.Now()
-			r.Leave(time.Hour, func() {
+			r.Leave(time.Hour, time.Hour, func() {
 				calls++
 				if err := r.Post(&transport.Op{Kind: transport.OpSend}, 1, false); err != transport.ErrClosed {
 					t.Errorf("post: %v", err)
@@ -1248,7 +1248,7 @@ func TestLeaveDrivesTheFEPWhileItLingers(t *testing.T) {
 			if d := time.Since(start); calls != 3 || r.own.count() != 3 || d > 3*leaveLook {
 				t.Errorf("called %d times, %d events, %v", calls, r.own.count(), d)
 			}
-			r.Leave(time.Hour, func() { t.Error("a second Leave waits") })
+			r.Leave(time.Hour, time.Hour, func() { t.Error("a second Leave waits") })
 			r.core.takeLog()
 			_ = r.Close()
 			r.wantLog("ack all", "close")
@@ -1275,7 +1275,7 @@ func TestLeaveHasAnEnd(t *testing.T) {
 				done := make(chan time.Duration)
 				start := time.Now()
 				go func() {
-					r.Leave(100*time.Millisecond, nil)
+					r.Leave(100*time.Millisecond, 100*time.Millisecond, nil)
 					done <- time.Since(start)
 				}()
 				synctest.Wait()

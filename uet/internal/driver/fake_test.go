@@ -299,18 +299,19 @@ func (f *fakeCore) takeLog() []string {
 
 // fakeConn is a socket whose network is the test.
 type fakeConn struct {
-	refuse func(d *dgram.Datagram) error // the error of sending a train; nil for none
-	mu     sync.Mutex
-	in     [][]byte
-	out    [][]byte
-	quiet  bool // discard what is sent
-	full   bool // no room to send
-	sendOK int  // with full: how many trains still fit
-	gone   []netip.AddrPort
-	waits  int
-	naps   atomic.Int32
-	stamps bool          // Stamps was called
-	held   time.Duration // how long trains wait, with stamps
+	refuse  func(d *dgram.Datagram) error // the error of sending a train; nil for none
+	mu      sync.Mutex
+	in      [][]byte
+	out     [][]byte
+	quiet   bool // discard what is sent
+	full    bool // no room to send
+	sendOK  int  // with full: how many trains still fit
+	gone    []netip.AddrPort
+	waits   int
+	naps    atomic.Int32
+	forgone int           // calls of Forgo
+	stamps  bool          // Stamps was called
+	held    time.Duration // how long trains wait, with stamps
 
 	stampless bool // Stamps does not work
 
@@ -400,6 +401,12 @@ func (c *fakeConn) sleep(timeout time.Duration, end <-chan struct{}) error {
 }
 
 func (c *fakeConn) Naps() bool { return true }
+
+func (c *fakeConn) Forgo() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.forgone++
+}
 
 func (c *fakeConn) Stamps(on bool) bool {
 	c.stamps = on && !c.stampless

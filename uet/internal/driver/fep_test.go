@@ -104,6 +104,8 @@ func (p *plug) Wait(timeout time.Duration) error {
 	return nil
 }
 
+func (p *plug) Forgo() {}
+
 func (p *plug) Naps() bool { return false }
 
 func (p *plug) Stamps(bool) bool { return false }

@@ -58,7 +58,7 @@ type Group struct {
 	mu      sync.Mutex
 	members []*member // by id; nil means free
 	free    []int     // ids
-	size    int
+	all     []*member // the members, in any order
 	autos   int       // members with automatic progress
 	stirred []*member // may have something to do that neither a socket nor a deadline tells
 	agenda  agenda
@@ -84,6 +84,7 @@ type member struct {
 	d       *Driver
 	g       *Group
 	id      int
+	place   int // in Group.all
 	stirred bool
 	gone    bool
 	when    int64  // the deadline in the agenda; never if it has none
@@ -139,9 +140,9 @@ func (g *Group) Add(p wait.Progress) bool {
 		g.free = append(g.free, id)
 		return false
 	}
-	m := &member{d: d, g: g, id: id, when: never, at: -1}
+	m := &member{d: d, g: g, id: id, place: len(g.all), when: never, at: -1}
 	g.members[id] = m
-	g.size++
+	g.all = append(g.all, m)
 	g.lead.CompareAndSwap(nil, d)
 	d.members = append(d.members, m)
 	d.kick() // its goroutine leaves the work to that of the group
@@ -201,7 +202,10 @@ func (m *member) leave() {
 	m.due(never)
 	g.members[m.id] = nil
 	g.free = append(g.free, m.id)
-	g.size--
+	last := g.all[len(g.all)-1]
+	g.all[m.place], last.place = last, m.place
+	g.all[len(g.all)-1] = nil
+	g.all = g.all[:len(g.all)-1]
 	if m.d.auto {
 		g.autos--
 	}
@@ -209,12 +213,8 @@ func (m *member) leave() {
 		g.set.Remove(m.d.conn, m.id)
 	}
 	if g.lead.Load() == m.d {
-		g.lead.Store(nil)
-		for _, other := range g.members {
-			if other != nil {
-				g.lead.Store(other.d)
-				break
-			}
+		if g.lead.Store(nil); len(g.all) > 0 {
+			g.lead.Store(g.all[0].d)
 		}
 	}
 }
@@ -223,12 +223,10 @@ func (m *member) leave() {
 // nothing.
 func (g *Group) Close() {
 	g.mu.Lock()
-	all := slices.Clone(g.members)
+	all := slices.Clone(g.all)
 	g.mu.Unlock()
 	for _, m := range all {
-		if m != nil {
-			g.Remove(m.d)
-		}
+		g.Remove(m.d)
 	}
 	g.mu.Lock()
 	if g.closed {

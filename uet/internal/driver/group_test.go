@@ -290,6 +290,11 @@ func TestGroupGoroutineServesAll(t *testing.T) {
 				t.Errorf("member %d has a goroutine", i)
 			}
 			r.h.free()
+			r.conn.mu.Lock()
+			if r.conn.forgone != 1 {
+				t.Errorf("member %d keeps what its goroutine waited by", i)
+			}
+			r.conn.mu.Unlock()
 		}
 		c.Poll()
 		time.Sleep(3 * stepBack)
@@ -625,3 +630,70 @@ func TestGroupConcurrentUse(t *testing.T) {
 		})
 	}
 }
+
+func TestGroupHasALeadWhileItHasMembers(t *testing.T) {
+	// Whoever leaves, in whatever order, one that is still in knows of the processor for all.
+	for _, step := range []int{1, 7, 19} {
+		synctest.Test(t, func(t *testing.T) {
+			const n = 20
+			c := newCrew(t, n, false)
+			in := map[*Driver]bool{}
+			for _, r := range c.rigs {
+				in[r.Driver] = true
+			}
+			for i := range n {
+				if d := c.lead.Load(); !in[d] {
+					t.Fatalf("%d of %d are left, and the lead is none of them", len(in), n)
+				}
+				d := c.rigs[(i*step)%n].Driver
+				c.Remove(d)
+				delete(in, d)
+				if len(c.all) != len(in) {
+					t.Fatalf("%d members, want %d", len(c.all), len(in))
+				}
+			}
+			if c.lead.Load() != nil {
+				t.Error("a group without members has a lead")
+			}
+			c.close()
+		})
+	}
+}
+
+// BenchmarkGroupLeave has the members of a group leave in the order in which they came, which makes each the lead. An
+// operation is all of them.
+func BenchmarkGroupLeave(b *testing.B) {
+	for _, n := range []int{1000, 10_000} {
+		b.Run(fmt.Sprintf("n=%d", n), func(b *testing.B) {
+			var all []*Driver
+			for range n {
+				d, _ := nopDriver(b)
+				all = append(all, d)
+			}
+			for b.Loop() {
+				b.StopTimer()
+				g := newGroup(noSet{}, all[0].clock.read)
+				for _, d := range all {
+					g.Add(d)
+				}
+				b.StartTimer()
+				for _, d := range all {
+					g.Remove(d)
+				}
+			}
+			b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/float64(n), "ns/leave")
+		})
+	}
+}
+
+// noSet is a Set that costs nothing.
+type noSet struct{}
+
+func (noSet) Add(Conn, int) bool       { return true }
+func (noSet) Remove(Conn, int)         {}
+func (noSet) Ready(ids []int) []int    { return ids }
+func (noSet) Wait(time.Duration) error { return nil }
+func (noSet) Wake()                    {}
+func (noSet) Nap(time.Duration) bool   { return false }
+func (noSet) Rouse()                   {}
+func (noSet) Close() error             { return nil }

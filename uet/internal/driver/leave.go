@@ -11,10 +11,10 @@ const (
 )
 
 // Leave is the first half of Close. Posts fail from now on, and receives end at once. Then
-// Leave drives the FEP, at most for most, while something is to wait for (transport.FEP.Lingers).
-// meanwhile, if it is not nil, is called between turns, every millisecond or more often. After
-// Close, or a second time, Leave does nothing.
-func (d *Driver) Leave(most time.Duration, meanwhile func()) {
+// Leave drives the FEP, at most for most, while something is to wait for (transport.FEP.Lingers) from peers that are
+// silent for less than patience. meanwhile, if it is not nil, is called between turns, every millisecond or more often.
+// After Close, or a second time, Leave does nothing.
+func (d *Driver) Leave(most, patience time.Duration, meanwhile func()) {
 	d.h.lock()
 	if d.closed {
 		d.unlock()
@@ -40,7 +40,7 @@ func (d *Driver) Leave(most time.Duration, meanwhile func()) {
 		for n := 0; n < leaveTurns && d.turn(true); n++ {
 		}
 		now = d.clock.now
-		more := now < end && !d.over && !d.out.dead && d.core.Lingers(now, most)
+		more := now < end && !d.over && !d.out.dead && d.core.Lingers(now, patience)
 		wait := min(d.deadline(), now+leaveLook, end) - now
 		d.unlock()
 		if !more {

@@ -88,6 +88,7 @@ func (d *Driver) step() (wait time.Duration, socket, over bool) {
 		return 0, false, true
 	case len(d.members) > 0 && d.armed.Load() == 0 && !s.napping:
 		s.started, s.watching, s.until = false, false, 0
+		d.conn.Forgo() // the group waits
 		return 0, false, true
 	}
 	d.stats.Wakes++
