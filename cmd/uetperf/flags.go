@@ -301,6 +301,8 @@ func (p *params) table() []flagRow {
 		{on: windowed, name: "window", short: "W", unit: "N", help: "N messages under way per stream", def: fmt.Sprint(t.Window), to: &s.Window},
 		{on: windowed, name: "parallel", short: "P", unit: "N", help: "N streams, each with endpoints of its own", def: fmt.Sprint(max(1, t.Parallel)), to: &s.Parallel},
 		{on: windowed, name: "one-queue", help: fmt.Sprintf("all streams of bw and rate share a completion queue and a thread at each end, as more than %d always do", traffic.FewParallel), to: &s.OneQueue},
+		{on: windowed, name: "share-port", help: "all streams of bw, rate, load and rr share one UDP port at each end, with its sockets, congestion control and packet delivery contexts", to: &s.SharePort},
+		{on: traffic.Soak, name: "share-port", help: "the streams of a test share one UDP port at each end, where they can", to: &s.SharePort},
 		{on: streams, name: "reverse", short: "R", help: "the server sends", to: &s.Reverse},
 		{on: streams, name: "bidir", help: "both send", to: &s.Bidir},
 		{on: remote, name: "check", short: "c", help: "fill messages and verify every byte" + always, to: &s.Check, check: p.checkData},

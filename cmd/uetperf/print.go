@@ -370,6 +370,9 @@ func trimText(n uint64) string {
 func (p *printer) details(res *perf.Result) {
 	p.counters("here ", &res.Run.Transport, res.Run.PeerTransport)
 	p.counters("there", res.Run.PeerTransport, &res.Run.Transport)
+	if p.cfg.Spec.SharePort {
+		fmt.Fprintf(p.w, "  %s share a port: %s here, %s there\n", units.Plural(p.cfg.Spec.Parallel, "stream"), res.Path.Local, res.Path.Remote)
+	}
 	for _, st := range res.Run.Streams {
 		if st.Rtx != nil {
 			continue // the senders of an incast have their lines

@@ -485,7 +485,7 @@ func (p *params) checkFrom() error {
 	case c.Impair != nil || c.Watch:
 		return errors.New("with --from the hosts send, not this process: leave --impair and --watch out")
 	}
-	for _, name := range []string{"parallel", "within", "sample", "warmup", "paths", "pcap", "csv", "trim", "encapsulation"} {
+	for _, name := range []string{"parallel", "share-port", "within", "sample", "warmup", "paths", "pcap", "csv", "trim", "encapsulation"} {
 		if p.given(name) {
 			return fmt.Errorf("--%s is not for an incast --from several hosts, of which each has one stream: leave it out", name)
 		}

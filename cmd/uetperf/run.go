@@ -271,7 +271,7 @@ func newOutcome(cfg *Config, stdout io.Writer) (*outcome, error) {
 		Config: record.Config{
 			Test: s.Test, Op: s.Op, EP: s.EP, Mode: s.Mode, Complete: s.Complete, CC: s.CC, Sec: s.Sec, CRC: s.CRC, Trimming: s.Trim, BaseRTTNS: int64(s.BaseRTT), MTU: s.MTU, Rendezvous: s.Rendezvous,
 			Rate: s.Rate, Arrivals: s.Arrivals, Reply: s.Reply, Churn: s.Churn,
-			Paths: max(1, s.Paths), Window: s.Window, Parallel: s.Parallel, Progress: s.Progress, Direction: s.Direction(),
+			Paths: max(1, s.Paths), Window: s.Window, Parallel: s.Parallel, SharePort: s.SharePort, Progress: s.Progress, Direction: s.Direction(),
 		},
 	}
 	if s.Paths > 1 {

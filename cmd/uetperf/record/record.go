@@ -101,6 +101,8 @@ type Config struct {
 	Encapsulation string `json:"encapsulation,omitempty"`
 	Window        int    `json:"window,omitempty"` // messages outstanding per stream
 	Parallel      int    `json:"parallel"`
+	// SharePort says that the endpoints of all streams shared a port at each end.
+	SharePort bool `json:"share_port,omitempty"`
 	// Rate is the number of requests a second that load was to make. Arrivals is the
 	// distribution of their intended times: "constant", "poisson" or "uniform".
 	Rate     float64 `json:"rate,omitempty"`

@@ -28,6 +28,7 @@ config.mode string
 config.mtu int
 config.op string
 config.parallel int
+config.share_port bool
 config.path_choice string
 config.paths int
 config.progress string

@@ -78,6 +78,8 @@ func (m *Mix) Check() error {
 	switch op := cmp.Or(m.Op, "the operation"); {
 	case m.Base.Rendezvous > 0 && (!slices.Contains(m.families(), messages) || m.Op == Inject || m.Complete == "inject"):
 		return errors.New("--rendezvous is of messages that are lent until they were read: leave it out, or the operation, the mode and the level that are of others")
+	case m.Base.SharePort && m.Base.EP == MSG:
+		return errors.New("--share-port is of rdm and dgram endpoints, a connection has a port of its own: leave it out, or -e msg")
 	case m.Mode == UUD && m.Base.EP == MSG:
 		return errors.New("mode uud is of datagrams, which need no connection: leave out -e msg, or --mode uud")
 	case m.Mode == UUD && m.Op != "" && m.Op != Send:
@@ -211,6 +213,7 @@ func (m *Mix) Draw(rng *rand.Rand, left time.Duration) (Spec, string) {
 	if what != messages || p.Op == Inject || p.Complete == "inject" {
 		p.Rendezvous = 0
 	}
+	p.SharePort = p.SharePort && !p.Pingpong() && p.Test != Incast && !p.Churn
 	for n := max(1, p.Size, p.Reply); p.Window > 1 && n*int64(p.Window*p.Parallel) > mixBytes; {
 		p.Window /= 2
 	}

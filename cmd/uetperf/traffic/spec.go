@@ -111,6 +111,8 @@ type Spec struct {
 	Parallel int           `json:"parallel,omitempty"`
 	// OneQueue makes all streams share a completion queue and a thread at each end.
 	OneQueue bool `json:"one_queue,omitempty"`
+	// SharePort makes all streams share a port at each end: their endpoints have one address.
+	SharePort bool `json:"share_port,omitempty"`
 	// Rate is how many requests all streams of a load begin in a second, Arrivals the
 	// distribution of the gaps.
 	Rate     float64 `json:"rate,omitempty"`
@@ -316,6 +318,14 @@ func (s *Spec) Validate() error {
 		return fmt.Errorf("-P %d is not 1 to %d", s.Parallel, MaxParallel)
 	case s.Shares() && s.Test != BW && s.Test != Rate:
 		return fmt.Errorf("streams share a queue, as more than %d do, in bw and rate: take one of these instead of %s, or fewer streams", FewParallel, s.Test)
+	case s.SharePort && s.EP == MSG:
+		return errors.New("--share-port is of rdm and dgram endpoints, a connection has a port of its own: leave it out, or -e msg")
+	case s.SharePort && s.Test == Incast:
+		return errors.New("--share-port makes one sender of all, and an incast is of many: leave it out, or take bw")
+	case s.SharePort && s.Churn:
+		return errors.New("--churn closes the packet delivery contexts of a stream, which all have in common with --share-port: leave one of both out")
+	case s.SharePort && s.Pingpong():
+		return fmt.Errorf("%s has one stream, which shares its port with none: leave --share-port out", s.Test)
 	case s.Shares() && s.Op == WriteData:
 		return fmt.Errorf("a write with data does not tell which stream it is of: take another operation, or streams that share no queue (at most %d)", FewParallel)
 	case s.MTU != 0 && s.MTU != 1024 && s.MTU != 2048 && s.MTU != 4096 && s.MTU != 8192:
@@ -324,8 +334,8 @@ func (s *Spec) Validate() error {
 		return fmt.Errorf("--paths %d is not 1 to %d", s.Paths, MaxPaths)
 	case s.Encapsulation != "" && s.Encapsulation != Symmetric && s.Encapsulation != Standard:
 		return fmt.Errorf("encapsulation %q is neither %s nor %s", s.Encapsulation, Symmetric, Standard)
-	case s.Encapsulation == Standard && (s.Parallel > 1 || s.Churn && s.EP == MSG):
-		return fmt.Errorf("with --encapsulation standard an address has one endpoint: leave -P out, and --churn of connections")
+	case s.Encapsulation == Standard && (s.Parallel > 1 && !s.SharePort || s.Churn && s.EP == MSG):
+		return fmt.Errorf("with --encapsulation standard an address has one endpoint, or several that share its port: add --share-port, or leave -P out, and --churn of connections")
 	case s.BaseRTT < 0 || s.BaseRTT > time.Second:
 		return fmt.Errorf("--base-rtt %v is not 0 to 1s", s.BaseRTT)
 	case s.Rendezvous < 0 || s.Rendezvous > MaxMemory:
@@ -399,6 +409,9 @@ func (s *Spec) Validate() error {
 // Shares reports whether all streams share a completion queue and a thread at each end: so many
 // threads would take turns.
 func (s *Spec) Shares() bool { return s.OneQueue || s.Parallel > FewParallel }
+
+// Together reports whether the endpoints of all streams are in one domain at each end.
+func (s *Spec) Together() bool { return s.SharePort || s.Shares() }
 
 // largest is the longest message of the test.
 func (s *Spec) largest() int64 { return max(s.Size, s.Reply) }

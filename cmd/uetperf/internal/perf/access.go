@@ -9,12 +9,13 @@ import (
 	"github.com/uetkit/uetkit/uet"
 )
 
-// memoryKey is the key of the memory that a server's leg lends. Each leg has a domain of its own.
+// memoryKey is the key of the memory that a server's first leg lends. Where several have a domain, that of each is one
+// more.
 const memoryKey = 0x75
 
 // lend makes the memory of a server's leg accessible, and the operand of a client's.
 func (l *leg) lend(s *traffic.Spec, server bool) (err error) {
-	l.key = keyOf(s)
+	l.key = keyOf(s, l.Index)
 	if !server {
 		for range s.Size / 8 {
 			l.adds = binary.NativeEndian.AppendUint64(l.adds, 1)
@@ -31,16 +32,24 @@ func (l *leg) lend(s *traffic.Spec, server bool) (err error) {
 		l.memory = unsafe.Slice((*byte)(unsafe.Pointer(&make([]uint64, words)[0])), 8*words) // numbers are aligned
 	}
 	l.Lend(l.memory)
-	l.end.region, err = l.end.domain.RegMR(l.memory, fi.RemoteRead|fi.RemoteWrite, 0, l.key, flags, nil)
+	if l.end.region, err = l.end.domain.RegMR(l.memory, fi.RemoteRead|fi.RemoteWrite, 0, l.key, flags, nil); err == nil && s.Together() {
+		if err = l.end.region.Bind(l.end.ep, 0); err == nil {
+			err = l.end.region.Enable()
+		}
+	}
 	return err
 }
 
-// keyOf is the key of the memory of a test.
-func keyOf(s *traffic.Spec) uint64 {
-	if s.Mode == traffic.RUDI {
-		return memoryKey | uet.IdempotentKey
+// keyOf is the key of the memory of a leg.
+func keyOf(s *traffic.Spec, index int) uint64 {
+	key := uint64(memoryKey)
+	if s.Together() {
+		key += uint64(index)
 	}
-	return memoryKey
+	if s.Mode == traffic.RUDI {
+		key |= uet.IdempotentKey
+	}
+	return key
 }
 
 // returned ends the access of the client and checks the memory.

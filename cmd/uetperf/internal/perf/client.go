@@ -72,6 +72,7 @@ type dialed struct {
 	tool  record.Tool
 	facts bool // the server answers mFacts
 	jobs  bool // the server knows traffic.Spec.Job
+	ports bool // the server knows traffic.Spec.SharePort
 	mesh  bool // the server takes part in tests between servers
 	// took is how long Dial took, connected the part of it for the control connection.
 	took, connected time.Duration

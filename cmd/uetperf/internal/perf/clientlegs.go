@@ -37,9 +37,9 @@ func (r *clientRun) open(hooks Hooks) ([]netip.AddrPort, error) {
 	}
 	for i := range spec.Parallel {
 		in := *info
-		var first *end
-		if r.crew != nil && i > 0 {
-			first = r.legs[0].end
+		var first *leg
+		if spec.Together() && i > 0 {
+			first = r.legs[0]
 		}
 		l, err := newLeg(spec, i, false, &in, group, r.crew, first)
 		if err != nil {
@@ -76,8 +76,11 @@ func fits(spec *traffic.Spec, info *uet.Info) error {
 // that of a relay in front of it.
 func (r *clientRun) facing(i int) (netip.AddrPort, error) {
 	local := r.legs[i].addr()
-	if r.c.cfg.Impair == nil {
+	switch {
+	case r.c.cfg.Impair == nil:
 		return local, nil
+	case r.spec.SharePort && i > 0:
+		return r.relays[0].FacingServer(), nil
 	}
 	f := *r.c.cfg.Impair
 	f.Seed ^= uint64(i) << 32
@@ -114,8 +117,9 @@ func (r *clientRun) connect(ctx context.Context, remote []netip.AddrPort) error 
 	for i, l := range r.legs {
 		a := l.end.near(remote[i])
 		if r.relays != nil {
-			r.relays[i].Connect(l.addr(), a)
-			a = r.relays[i].FacingClient()
+			x := r.relays[min(i, len(r.relays)-1)]
+			x.Connect(l.addr(), a)
+			a = x.FacingClient()
 		}
 		if err := l.connect(a); err != nil {
 			return err

@@ -2,6 +2,7 @@ package perf
 
 import (
 	"context"
+	"errors"
 	"math/rand/v2"
 	"sync"
 	"time"
@@ -112,11 +113,14 @@ func (c *Client) complete(spec *traffic.Spec) error {
 	if c.cfg.Impair != nil && c.svc != services[0] {
 		return usagef("a relay changes addresses, which %v endpoints do not let pass", c.svc)
 	}
+	if spec.SharePort && !c.dialed.ports {
+		return errors.New("the server is older than this program: its streams cannot share a port; leave --share-port out, or use the same release at both ends")
+	}
 	if spec.Sample == 0 {
 		spec.Sample = spec.Sampling()
 	}
 	if c.dialed.jobs && spec.EP != traffic.MSG { // a connection knows its other end
-		spec.Job = 2 + rand.Uint32N(1<<24-2) // not 1, which is the default
+		spec.Job = 2 + rand.Uint32N(1<<24-1-jobs(spec)) // not 1, which is the default
 	}
 	return nil
 }

@@ -67,6 +67,8 @@ const (
 	mFacts   = "facts"
 	// canJob, in message.Can, says that the server knows traffic.Spec.Job.
 	canJob = "job"
+	// canShare says that it knows traffic.Spec.SharePort.
+	canShare = "share_port"
 	// mResources asks for the resources of the server's process, and answers.
 	mResources = "resources"
 	mBye       = "bye"

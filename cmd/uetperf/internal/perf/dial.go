@@ -193,7 +193,7 @@ func (c *Client) greet(ctx context.Context) error {
 		c.dialed.tool = *m.Tool
 	}
 	c.dialed.mesh = m.Mesh
-	c.dialed.facts, c.dialed.jobs = slices.Contains(m.Can, mFacts), slices.Contains(m.Can, canJob)
+	c.dialed.facts, c.dialed.jobs, c.dialed.ports = slices.Contains(m.Can, mFacts), slices.Contains(m.Can, canJob), slices.Contains(m.Can, canShare)
 	return nil
 }
 

@@ -211,6 +211,9 @@ func (r *clientRun) live() (n int64) {
 func sample(legs iter.Seq[*leg]) (t total, cwnd int, rtt time.Duration) {
 	most := -1
 	for l := range legs {
+		if !l.counts() {
+			continue
+		}
 		c := l.counters()
 		t.count(&c)
 		t.spurious += l.end.spurious()

@@ -21,6 +21,7 @@ import (
 type end struct {
 	*objects
 	ep     *uet.Endpoint
+	cq     *cq.CQ
 	eq     *eq.EQ  // nil for RDM
 	region *uet.MR // memory that the peer accesses; nil if it does not
 	local  netip.AddrPort
@@ -31,18 +32,19 @@ type objects struct {
 	users  atomic.Int32
 	fabric *uet.Fabric
 	domain *uet.Domain
-	cq     *cq.CQ
 	av     *av.AV // nil for MSG
+	queues []*cq.CQ
 }
 
 // openEnd opens an endpoint as info says, with one completion queue of at least size
 // entries for sends and receives.
 func openEnd(info *uet.Info, size int) (*end, error) {
-	return openEndBeside(nil, info, size)
+	return openEndBeside(nil, false, info, size)
 }
 
-// openEndBeside is openEnd for an endpoint that shares the objects of another end, if that is not nil.
-func openEndBeside(first *end, info *uet.Info, size int) (*end, error) {
+// openEndBeside is openEnd for an endpoint that shares the objects of another end, if that is not nil, and its
+// completion queue if sameQueue says so.
+func openEndBeside(first *end, sameQueue bool, info *uet.Info, size int) (*end, error) {
 	e := &end{objects: new(objects)}
 	if first != nil {
 		e.objects = first.objects
@@ -50,7 +52,12 @@ func openEndBeside(first *end, info *uet.Info, size int) (*end, error) {
 	e.users.Add(1)
 	err := error(nil)
 	if first == nil {
-		err = e.objects.open(info, size)
+		err = e.objects.open(info)
+	}
+	if err == nil && first != nil && sameQueue {
+		e.cq = first.cq
+	} else if err == nil {
+		e.cq, err = e.objects.openQueue(size)
 	}
 	if err == nil {
 		err = e.open(info)
@@ -63,20 +70,26 @@ func openEndBeside(first *end, info *uet.Info, size int) (*end, error) {
 }
 
 // open opens the objects. After an error some are open.
-func (o *objects) open(info *uet.Info, size int) (err error) {
+func (o *objects) open(info *uet.Info) (err error) {
 	if o.fabric, err = uet.OpenFabric(info, nil); err != nil {
 		return err
 	}
 	if o.domain, err = o.fabric.OpenDomain(info, nil); err != nil {
 		return err
 	}
-	if o.cq, err = o.domain.OpenCQ(cq.Attr{Size: size, Format: fi.CQTagged, WaitObj: fi.WaitUnspec}, nil); err != nil {
-		return err
-	}
 	if info.Ep.Type != fi.EpMsg {
 		o.av, err = o.domain.OpenAV(av.Attr{}, nil)
 	}
 	return err
+}
+
+// openQueue opens a completion queue of at least size entries.
+func (o *objects) openQueue(size int) (*cq.CQ, error) {
+	q, err := o.domain.OpenCQ(cq.Attr{Size: size, Format: fi.CQTagged, WaitObj: fi.WaitUnspec}, nil)
+	if err == nil {
+		o.queues = append(o.queues, q)
+	}
+	return q, err
 }
 
 // open opens the endpoint. After an error some of it is open.
@@ -120,13 +133,20 @@ func (e *end) near(addr netip.AddrPort) netip.AddrPort {
 }
 
 // insert makes addr a destination. On a connection messages need none.
-func (e *end) insert(addr netip.AddrPort) (fi.Addr, error) {
+func (e *end) insert(addr netip.AddrPort) (fi.Addr, error) { return e.insertName(addr, 0) }
+
+// insertName is insert for one of the endpoints at an address, by its PIDonFEP.
+func (e *end) insertName(addr netip.AddrPort, pid uint16) (fi.Addr, error) {
 	if e.av == nil {
 		return fi.AddrUnspec, nil
 	}
 	addr = e.near(addr)
+	to := wire.SockAddr(addr)
+	if pid != 0 {
+		to.PIDonFEP, to.Flags = pid, to.Flags|wire.AddrPIDValid
+	}
 	var h [1]fi.Addr
-	n, err := e.av.InsertAddrPorts([]netip.AddrPort{addr}, h[:])
+	n, err := e.av.Insert([]wire.Addr{to}, h[:], 0, nil)
 	if err == nil && n != 1 {
 		err = fi.EINVAL
 	}
@@ -156,8 +176,8 @@ func (e *end) close() {
 	if e.users.Add(-1) > 0 {
 		return
 	}
-	if e.cq != nil {
-		_ = e.cq.Close()
+	for _, q := range e.queues {
+		_ = q.Close()
 	}
 	if e.av != nil {
 		_ = e.av.Close()

@@ -16,7 +16,9 @@ func hints(s *traffic.Spec, sec *uet.Security, handshake, idle time.Duration) *u
 	case s.Lossy():
 		h.Caps, h.Ep.Type = fi.Msg|fi.Send|fi.Recv, fi.EpDgram
 	case s.OneSided():
-		h.Caps |= fi.RMA | fi.Atomic
+		if h.Caps |= fi.RMA | fi.Atomic; s.Together() {
+			h.Domain.MRMode = fi.MREndpoint // or each region would be known to each endpoint
+		}
 	}
 	tx, rx := s.Depth()
 	// Sends complete in batches, so there is room for entries that were not read yet.

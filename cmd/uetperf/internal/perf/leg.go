@@ -38,13 +38,15 @@ import (
 // traffic.Leg. One goroutine runs it.
 type leg struct {
 	*traffic.Leg
-	pat    *pattern.Pattern // nil unless data is checked
-	end    *end
-	mate   mate
-	peer   fi.Addr
-	remote netip.AddrPort
-	p      poller
-	done   []traffic.Completion // those that are taken
+	pat  *pattern.Pattern // nil unless data is checked
+	end  *end
+	mate mate
+	// sharing has the legs that share the port; nil if it is the leg's own.
+	sharing *sharing
+	peer    fi.Addr
+	remote  netip.AddrPort
+	p       poller
+	done    []traffic.Completion // those that are taken
 	// Copies from the Spec that every message needs.
 	tagged, numbered, inject, durable bool
 	tells                             bool   // completions tell the numbers of messages
@@ -69,9 +71,10 @@ const (
 	tagSeq  = 1<<40 - 1 // bits of the tag that hold the number of a message
 )
 
-// newLeg opens the endpoint of a leg.
-// With c it is one of a crew, and shares the objects of first, if that is not nil.
-func newLeg(s *traffic.Spec, index int, server bool, info *uet.Info, g *traffic.Group, c *crew, first *end) (*leg, error) {
+// newLeg opens the endpoint of a leg, which may change info.
+// With c it is one of a crew, and shares the queue of first, the first leg, if that is not nil; with a Spec whose streams
+// are together it shares the other objects of first, and its port if the Spec says so.
+func newLeg(s *traffic.Spec, index int, server bool, info *uet.Info, g *traffic.Group, c *crew, first *leg) (*leg, error) {
 	l := &leg{Leg: traffic.NewLeg(s, index, server, g), tagged: s.Tagged(), numbered: s.Numbered(), inject: s.Op == traffic.Inject, durable: s.Durable(), tells: s.Numbered() || s.Op == traffic.WriteData, unmap: func() {}}
 	l.ctx, l.cancel = context.WithCancel(context.Background())
 	tx, rx := s.Depth()
@@ -82,7 +85,14 @@ func newLeg(s *traffic.Spec, index int, server bool, info *uet.Info, g *traffic.
 	if c != nil {
 		size *= s.Parallel
 	}
-	e, err := openEndBeside(first, info, size)
+	var beside *end
+	if first != nil {
+		beside = first.end
+	}
+	if s.SharePort {
+		below(beside, s, index, info)
+	}
+	e, err := openEndBeside(beside, c != nil, info, size)
 	if err != nil {
 		l.cancel()
 		return nil, err
@@ -112,6 +122,12 @@ func newLeg(s *traffic.Spec, index int, server bool, info *uet.Info, g *traffic.
 	if l.numbered {
 		l.ignore = tagSeq
 	}
+	if s.SharePort {
+		if l.sharing = new(sharing); first != nil {
+			l.sharing = first.sharing
+		}
+		l.sharing.left.Add(1)
+	}
 	return l, nil
 }
 
@@ -134,7 +150,7 @@ func (l *leg) addr() netip.AddrPort { return l.end.local }
 // connect makes the address of the other leg the destination.
 func (l *leg) connect(a netip.AddrPort) (err error) {
 	l.remote = a
-	l.peer, err = l.end.insert(a)
+	l.peer, err = l.end.insertName(a, pidOf(l.Spec, l.Index))
 	return err
 }
 
@@ -174,10 +190,7 @@ func (l *leg) close(err error) {
 	if l.now != nil {
 		l.hangUp()
 	}
-	l.Res.Counters = l.counters()
-	l.Res.Echoed = l.end.ep.Stats().AcksCE
-	l.Res.Refused = l.end.refusedTrimmed()
-	l.Res.Spurious = l.end.spurious()
+	l.counted()
 }
 
 // loop takes turns until the leg ends.

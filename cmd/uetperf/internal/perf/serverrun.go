@@ -164,10 +164,9 @@ func (ss *session) legHints(spec *traffic.Spec) *uet.Info {
 
 // openLeg opens leg i of a run.
 func (ss *session) openLeg(r *serverRun, i int, info *uet.Info) (*leg, error) {
-	var first *end
-	if r.crew != nil {
-		for l := range r.all() {
-			first = l.end
+	var first *leg
+	if r.spec.Together() {
+		for first = range r.all() {
 			break
 		}
 	}
@@ -175,7 +174,9 @@ func (ss *session) openLeg(r *serverRun, i int, info *uet.Info) (*leg, error) {
 	if err != nil {
 		return nil, noFiles(r.spec, err)
 	}
-	ss.srv.cfg.Opened(l.end.ep, "test")
+	if l.counts() {
+		ss.srv.cfg.Opened(l.end.ep, "test")
+	}
 	r.legs[i] = l
 	l.Sent = func(n int64) { r.events <- legEvent{leg: i, kind: mSent, n: n} }
 	l.Complete = func() { r.events <- legEvent{leg: i, kind: mDone} }
@@ -351,5 +352,7 @@ func (r *serverRun) stop(abort bool) [][]string {
 func (ss *session) closeLeg(l *leg) {
 	l.cancel()
 	l.end.close()
-	ss.srv.cfg.Closed(l.end.ep)
+	if l.counts() {
+		ss.srv.cfg.Closed(l.end.ep)
+	}
 }

@@ -177,7 +177,7 @@ func (ss *session) welcome(m *message) {
 	}
 	var can []string
 	if !ss.srv.cfg.Pretend.Older {
-		can = []string{mFacts, canJob}
+		can = []string{mFacts, canJob, canShare}
 	}
 	_ = ss.send(&message{Type: mWelcome, Host: &h, Tool: &t, Can: can, Mesh: ss.mayJoin() == ""})
 }

@@ -357,6 +357,7 @@ func Words(p *traffic.Spec) []string {
 	add(p.Test == traffic.Ping, "-i", p.Interval.String())
 	add(p.Test != traffic.Ping, "-w", strconv.FormatInt(p.Warmup, 10))
 	add(p.Window > 0, "-W", number(p.Window), "-P", number(p.Parallel))
+	add(p.SharePort, "--share-port")
 	add(p.Reverse, "-R")
 	add(p.Bidir, "--bidir")
 	add(p.Test == traffic.Load, "--rate", strconv.FormatFloat(p.Rate, 'f', -1, 64), "--arrivals", p.Arrivals)
