@@ -3,6 +3,7 @@ package transport
 import (
 	"bytes"
 	"encoding/binary"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -10,6 +11,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -528,4 +530,329 @@ func answerTo(t *testing.T, id string, pro wire.Prologue, ses []byte) string {
 		t.Errorf("%s: an operation ended: %v", id, e.Cause)
 	}
 	return answer
+}
+
+// A mend replaces bytes of a sample's SES request that a rule makes wrong.
+type mend struct {
+	at  int // behind the last byte: to is what the sample lacks
+	is  string
+	to  string
+	why string
+}
+
+// apply mends a copy of a request. The sample must have the wrong bytes.
+func (m mend) apply(t *testing.T, ses []byte) []byte {
+	t.Helper()
+	is, to := unhex(t, m.is), unhex(t, m.to)
+	if m.at > len(ses) || !bytes.HasPrefix(ses[m.at:], is) || len(is) > 0 && len(is) != len(to) || len(is) == 0 && m.at != len(ses) || bytes.Equal(is, to) {
+		t.Fatalf("the sample has no %q at %d: %x", m.is, m.at, ses)
+	}
+	return slices.Concat(ses[:m.at], to, ses[m.at+len(is):])
+}
+
+func unhex(t *testing.T, s string) []byte {
+	t.Helper()
+	b, err := hex.DecodeString(strings.ReplaceAll(s, " ", ""))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
+
+// The wrong bytes that many samples have in common.
+var (
+	someGen  = mend{4, "77", "00", "S-GEN-02: another generation than 0 is of an RI that was disabled"}
+	otherGen = mend{4, "ea", "00", someGen.why}
+	noSOM    = mend{1, "2a", "2b", "S-AMO-01: what is one packet has SOM and EOM"}
+	noEOM    = mend{1, "25", "27", noSOM.why}
+	badKey   = mend{24, "1122", "0000", "UE 2: bits 61 to 56 of a memory key are reserved, and 55 to 48 are 0 in a key that a user chose"}
+	fetches  = mend{0, "03", "04", "S-AMO-03: what compares returns the old value, so it is a fetching operation"}
+)
+
+const ctlWhy = "UE 3.4.2: cacheable is 0x01, coherent 0x02, the rest is reserved"
+
+// mendedAtomics are the samples of atomic operations with their wrong bytes mended: the numbers are was at the
+// target and then becomes; old is what it returns.
+var mendedAtomics = []struct {
+	name, sample     string
+	mends            []mend
+	key, base        uint64
+	was, becomes     string // big-endian, elements of size bytes
+	size             int
+	fetched, hasData bool
+	data             uint64
+}{
+	{name: "SUM of complex numbers", sample: "xdp2-uet_ses.pcap 5", key: 0x334455667788, base: 0xfedcba9876543210, size: 4,
+		was: "3f800000 40000000", becomes: "40800000 40c00000", // 1+2i and 3+4i
+		mends: []mend{noSOM, someGen, badKey,
+			{40, "99887766", "00000008", "S-AMO-02: request_length is the length of the operands"},
+			{44, "0a", "02", "S-AMO-08: complex numbers have no exclusive or of bits; here SUM"},
+			{46, "c7", "03", ctlWhy},
+			{48, "", "40400000 40800000", "S-AMO-01: the operands follow the extension"}}},
+	{name: "BXOR, medium header", sample: "xdp2-uet_ses.pcap 8", key: 0xddeeff009988, base: 0x9876543298765432, size: 8,
+		was: "00000000 0000ff00", becomes: "00000001 00000ff0",
+		mends: []mend{someGen,
+			{2, "1234", "0008", "S-AMO-02: bytes 2 and 3 of a medium header are the length"},
+			{24, "ccbb", "0000", badKey.why},
+			{33, "0c", "07", "S-AMO-08: complex numbers have no exclusive or of bits; here UINT64"},
+			{34, "c7", "03", ctlWhy},
+			{36, "", "00000001 0000f0f0", "S-AMO-01: the operands follow the extension"}}},
+	{name: "PROD of complex numbers with data", sample: "xdp2-test_uet.pcap 7", key: 0x845fed, base: 0x1cbe991a14, size: 8, hasData: true, data: 0x12300845fed,
+		was: "3ff0000000000000 4000000000000000", becomes: "c014000000000000 4024000000000000", // (1+2i)·(3+4i) = -5+10i
+		mends: []mend{noEOM, otherGen,
+			{40, "069f6bc7", "00000010", "S-AMO-02: request_length is the length of the operands"},
+			{46, "c3", "03", ctlWhy},
+			{48, "", "4008000000000000 4010000000000000", "S-AMO-01: the operands follow the extension"}}},
+	{name: "CSWAP", sample: "xdp2-uet_ses.pcap 6", key: 0x334455667788, base: 0xfedcba9876543210, size: 4, fetched: true,
+		was: "23456789 23456789", becomes: "fedcba09 87654321",
+		mends: []mend{fetches, noSOM, someGen, badKey,
+			{40, "99887766", "00000020", "S-AMO-02: request_length is the length of both operands"},
+			{44, "11", "0d", "S-AMO-08: complex numbers have no order; here CSWAP"},
+			{46, "c7", "03", ctlWhy}}},
+	{name: "CSWAP that does not swap", sample: "xdp2-uet_ses.pcap 6", key: 0x334455667788, base: 0xfedcba9876543210, size: 4, fetched: true,
+		was: "23456789 2345678a", becomes: "23456789 2345678a",
+		mends: []mend{fetches, noSOM, someGen, badKey,
+			{40, "99887766", "00000020", "S-AMO-02: request_length is the length of both operands"},
+			{44, "11", "0d", "S-AMO-08: complex numbers have no order; here CSWAP"},
+			{46, "c7", "03", ctlWhy}}},
+	{name: "CSWAP_GE, medium header", sample: "xdp2-uet_ses.pcap 9", key: 0xddeeff009988, base: 0x9876543298765432, size: 8, fetched: true,
+		was: "23456789 23456788", becomes: "fedcba09 87654321",
+		mends: []mend{fetches, someGen,
+			{2, "1234", "0020", "S-AMO-02: bytes 2 and 3 of a medium header are the length"},
+			{24, "ccbb", "0000", badKey.why},
+			{33, "0c", "07", "S-AMO-08: complex numbers have no order; here UINT64"},
+			{34, "c7", "03", ctlWhy}}},
+	{name: "CSWAP_GE of 128 bits", sample: "xdp2-test_uet.pcap 11", key: 0x845fed, base: 0x1cbe991a14, size: 16, fetched: true, hasData: true, data: 0x12300845fed,
+		was: "00010203 04050607 08090a0b 0c0d0e0e", becomes: "0f0e0d0c 0b0a0908 07060504 03020100",
+		mends: []mend{fetches, noEOM, otherGen,
+			{40, "069f6bc7", "00000020", "S-AMO-02: request_length is the length of both operands"},
+			{46, "c7", "03", ctlWhy}}},
+}
+
+// A sample of an atomic operation does what it says as soon as its wrong bytes are mended, and not before: with one of
+// them it changes nothing. Reserved bits are none that hinder.
+func TestVectorMendedAtomics(t *testing.T) {
+	for _, c := range mendedAtomics {
+		t.Run(c.name, func(t *testing.T) {
+			was := inMachineOrder(unhex(t, c.was), c.size)
+			execute := func(mends []mend) (*replay, []byte) {
+				r, pro, ses := mended(t, c.sample, mends)
+				memory := append(bytes.Clone(was), make([]byte, 64-len(was))...)
+				if _, err := r.f.Register(RegionConfig{Key: c.key, Base: c.base, Buf: memory, Access: RemoteRead | RemoteWrite | RemoteAtomic, Endpoint: AllEndpoints}); err != nil {
+					t.Fatal(err)
+				}
+				r.request(pro, 0, ses)
+				return r, memory
+			}
+			r, memory := execute(c.mends)
+			want := append(inMachineOrder(unhex(t, c.becomes), c.size), make([]byte, 64-len(was))...)
+			if !bytes.Equal(memory, want) {
+				t.Errorf("memory %x, want %x", memory, want)
+			}
+			rsp, data, rest := r.answer()
+			switch {
+			case c.fetched && (data == nil || data.RC != wire.RCOK || !bytes.Equal(rest, unhex(t, c.was))):
+				t.Errorf("answer %v %v %x, want the old value", rsp, data, rest)
+			case !c.fetched && (rsp == nil || rsp.Opcode != wire.RspDefault || rsp.RC != wire.RCOK): // S-AMO-04
+				t.Errorf("answer %v", rsp)
+			}
+			e := r.f.NextEvent()
+			if c.hasData != (e != nil) || e != nil && (!e.HasData || e.Data != c.data || e.Cause != OK) {
+				t.Errorf("event %+v", e)
+			}
+			for i, m := range c.mends {
+				if m.why == ctlWhy {
+					continue
+				}
+				r, memory := execute(slices.Delete(slices.Clone(c.mends), i, i+1))
+				rsp, data, _ := r.answer()
+				if !bytes.HasPrefix(memory, was) || data != nil || rsp != nil && rsp.RC == wire.RCOK || r.f.NextEvent() != nil {
+					t.Errorf("without the mend %q: memory %x, answer %v %v", m.why, memory[:len(was)], rsp, data)
+				}
+			}
+		})
+	}
+}
+
+// The sample of a deferrable send, with its wrong bytes mended, brings its message: at once if a receive waits for it, else
+// when the target has asked for it.
+func TestVectorMendedDeferrable(t *testing.T) {
+	const message = "0123456789abcdef"
+	text := mend{44, "", hex.EncodeToString([]byte(message)), "UE 3.4.2: a packet of a message carries its bytes"}
+	for _, c := range []struct {
+		sample  string
+		mends   []mend
+		token   uint32
+		hasData bool
+		data    uint64
+	}{
+		{sample: "xdp2-uet_ses.pcap 3", token: 0x87654321, mends: []mend{noSOM, someGen,
+			{16, "12345678", "00000000", "S-DEF-02: the target has no token before it has asked"},
+			{40, "99887766", "00000010", "UE 3.4.2: request_length is the length of the message, and as many bytes come"}, text}},
+		{sample: "xdp2-test_uet.pcap 12", token: 0x98765432, hasData: true, data: 0x03456789abcdef01, mends: []mend{noEOM, otherGen,
+			{16, "ba987654", "00000000", "S-DEF-02: the target has no token before it has asked"},
+			{40, "fedcba98", "00000010", "UE 3.4.2: request_length is the length of the message, and as many bytes come"}, text}},
+	} {
+		for _, late := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%s/late=%v", c.sample, late), func(t *testing.T) {
+				r, pro, ses := mended(t, c.sample, c.mends)
+				buf := make([]byte, 32)
+				post := func() {
+					if err := r.f.Post(r.now, &Op{Kind: OpRecv, Buf: buf}); err != nil {
+						t.Fatal(err)
+					}
+					r.settle()
+				}
+				if !late {
+					post()
+				}
+				r.request(pro, 0, ses)
+				if late {
+					if rsp, _, _ := r.answer(); rsp == nil || rsp.Opcode != wire.RspResponse || rsp.RC != wire.RCOK || rsp.List != wire.ListOverflow || rsp.ModLen != 0 { // S-DEF-03
+						t.Fatalf("answer %v, want a deferral", rsp)
+					}
+					clear := wire.CP{Ctl: wire.CtlClear, SPDCID: mendedPDC, DPDCID: r.pdcid, Payload: uint32(firstPSN)} // which proves that its source is no forgery
+					r.f.Receive(r.now, &dgram.Datagram{Data: clear.Append(nil), Remote: vectorA})
+					post()
+					h := parseAny(r.sent[len(r.sent)-1])
+					if h.std == nil || h.std.Opcode != wire.OpDeferrableRTR {
+						t.Fatalf("%v was sent, want an RTR", h.std)
+					}
+					if own, ours := h.std.RTRTokens(); own != c.token && ours != c.token {
+						t.Errorf("RTR for %#x %#x, want %#x", own, ours, c.token)
+					}
+					again := bytes.Clone(ses)
+					again[3]++ // S-DEF-07: a new message id
+					own, ours := h.std.RTRTokens()
+					if own != c.token {
+						ours = own
+					}
+					binary.BigEndian.PutUint32(again[16:], ours)
+					r.request(pro, 1, again)
+				}
+				e := r.f.NextEvent()
+				if e == nil || e.Cause != OK || e.Len != len(message) || string(buf[:e.Len]) != message || e.HasData != c.hasData || e.Data != c.data {
+					t.Errorf("event %+v, message %q", e, buf)
+				}
+			})
+		}
+	}
+}
+
+// The sample of a rendezvous send, with its wrong bytes mended and the extension that it lacks, has its target read the message.
+func TestVectorMendedRendezvous(t *testing.T) {
+	const message = "0123456789abcdef"
+	ext := wire.Rendezvous{ReadPIDonFEP: 0x678, ReadRI: 0x9ab, ReadOff: 0, ReadMatch: 0x123}
+	r, pro, ses := mended(t, "xdp2-uet_ses.pcap 16", []mend{someGen,
+		{12, "fedcba9876543210", "0000000000000000", "UE 3.4.2: a message begins at the front of its receive"},
+		{40, "99887766", "00000010", "UE 3.4.2: request_length is the length of the message, and as many bytes come"},
+		{44, "", hex.EncodeToString(ext.Append(nil)), "S-RDV-01: the extension says how to read the message"}})
+	buf := make([]byte, 32)
+	if err := r.f.Post(r.now, &Op{Kind: OpTRecv, Buf: buf, Tag: 0x1122334455667788}); err != nil {
+		t.Fatal(err)
+	}
+	r.request(pro, 0, ses)
+	read := parsed{}
+	for _, b := range r.sent {
+		if h := parseAny(b); h.std != nil && h.std.Opcode == wire.OpRead {
+			read = h
+		}
+	}
+	if read.std == nil || read.std.Match != ext.ReadMatch || read.std.ReqLen != uint32(len(message)) || read.std.RI != ext.ReadRI || read.std.PIDonFEP != ext.ReadPIDonFEP || read.std.JobID != 0xabcdef { // S-RDV-02
+		t.Fatalf("READ %v", read.std)
+	}
+	answer := parsed{
+		ack: &wire.Ack{Type: wire.TypeAck, Next: wire.NextRspData, Req: wire.ReqClear, AckPSNOff: 1, SPDCID: 9, DPDCID: read.req.SPDCID, CACK: read.req.PSN.Add(-1)},
+		data: &wire.RspData{Opcode: wire.RspWithData, RC: wire.RCOK, MsgID: read.std.MsgID, JobID: read.std.JobID, ReadMsgID: read.std.MsgID,
+			PayloadLen: uint16(len(message)), ModLen: uint32(len(message))},
+		rest: []byte(message),
+	}
+	r.f.Receive(r.now, &dgram.Datagram{Data: answer.append(nil), Remote: vectorA})
+	e := r.f.NextEvent()
+	if e == nil || e.Cause != OK || e.Len != len(message) || string(buf[:e.Len]) != message || e.Tag != 0x1122334455667788 {
+		t.Errorf("event %+v, message %q", e, buf)
+	}
+}
+
+// mended returns a sample's SES request without what is wrong in it, its prologue, and a target that has the names which
+// it is for.
+func mended(t *testing.T, sample string, mends []mend) (*replay, wire.Prologue, []byte) {
+	t.Helper()
+	file, n, _ := strings.Cut(sample, " ")
+	i, err := strconv.Atoi(n)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b := capture(t, file)[i-1].b
+	pro, err := wire.ParsePrologue(b)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, k, err := wire.ParseReq(b)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ses := b[k:]
+	for _, m := range mends {
+		ses = m.apply(t, ses)
+	}
+	cfg := Config{Local: vectorB, NoCRC: true}
+	cfg.Identity = Identity{JobID: binary.BigEndian.Uint32(ses[4:]) & 0xffffff, PIDonFEP: binary.BigEndian.Uint16(ses[8:]) & 0xfff, RI: binary.BigEndian.Uint16(ses[10:]) & 0xfff, Initiator: 16}
+	f, err := New(cfg, rand.New(rand.NewPCG(1, 2)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := f.Peer(vectorA, true); err != nil {
+		t.Fatal(err)
+	}
+	return &replay{t: t, f: f, now: time.Second, remote: vectorA, d: dgram.Datagram{Data: make([]byte, 0, dgram.SlabLen)}}, pro, ses
+}
+
+// request gives the FEP the packet number n of a PDC that it opens.
+func (r *replay) request(pro wire.Prologue, n int, ses []byte) {
+	h := wire.Req{Type: pro.Type, Next: pro.Next, Flags: wire.FlagSYN | wire.FlagAR, SPDCID: mendedPDC, PSNOffset: uint16(n), ClearOff: -1, PSN: firstPSN.Add(n)}
+	r.f.Receive(r.now, &dgram.Datagram{Data: append(h.Append(nil), ses...), Remote: r.remote})
+	r.settle()
+}
+
+// settle has the FEP do what it has to.
+func (r *replay) settle() {
+	r.collect()
+	r.now += 10 * time.Millisecond
+	r.f.Advance(r.now)
+	r.collect()
+}
+
+// The PDC by which mended samples come, at their end, and the PSN of the packet that opens it.
+const (
+	mendedPDC          = 7
+	firstPSN  wire.PSN = 100
+)
+
+// answer is the last SES answer that the FEP has sent.
+func (r *replay) answer() (rsp *wire.Rsp, data *wire.RspData, rest []byte) {
+	for _, b := range r.sent {
+		h := parseAny(b)
+		if h.ack != nil && h.ack.Next == wire.NextRspDataSmall {
+			d, n, err := wire.ParseRspDataSmall(h.rest)
+			if err != nil {
+				r.t.Fatal(err)
+			}
+			h.data, h.rest = &wire.RspData{RC: d.RC, PayloadLen: d.PayloadLen}, h.rest[n:]
+		}
+		if h.rsp != nil || h.data != nil {
+			rsp, data, rest = h.rsp, h.data, h.rest
+		}
+	}
+	return rsp, data, rest
+}
+
+// inMachineOrder is numbers of size bytes as this machine has them in memory.
+func inMachineOrder(b []byte, size int) []byte {
+	if binary.NativeEndian.Uint16([]byte{1, 0}) == 1 {
+		for n := range slices.Chunk(b, size) {
+			slices.Reverse(n)
+		}
+	}
+	return b
 }

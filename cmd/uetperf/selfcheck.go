@@ -35,6 +35,9 @@ var stepsLimit = 50 * time.Second
 // time in three.
 const voidTries = 5
 
+// shortStep is the time of a check that only shows that something works.
+const shortStep = 300 * time.Millisecond
+
 // A step is one row of the self-check: a test whose data is verified. A new operation must
 // add its rows to steps.
 type step struct {
@@ -83,6 +86,22 @@ func steps(seed uint64) []step {
 		stream("bandwidth write 1 MiB", traffic.BW, traffic.Write, 1<<20, 32, 500*time.Millisecond, nil),
 		stream("bandwidth read 1 MiB", traffic.BW, traffic.Read, 1<<20, 32, 500*time.Millisecond, nil),
 	)
+	for _, l := range []step{lat(traffic.Swap, 8), lat(traffic.CAS, 8)} {
+		l.spec.Time = shortStep
+		out = append(out, l)
+	}
+	rudi := func(s *traffic.Spec) { s.Mode = traffic.RUDI }
+	out = append(out,
+		stream("message rate writedata 8 B", traffic.Rate, traffic.WriteData, 8, 64, shortStep, nil),
+		stream("bandwidth write 64 KiB, without a context (RUDI)", traffic.BW, traffic.Write, 64<<10, 32, shortStep, rudi),
+		stream("bandwidth read 64 KiB, without a context (RUDI)", traffic.BW, traffic.Read, 64<<10, 32, shortStep, rudi),
+	)
+	datagrams := ping
+	datagrams.EP, datagrams.Mode, datagrams.Patience = traffic.Dgram, traffic.UUD, 3*time.Second // an answer of a busy host is no loss
+	out = append(out, step{name: "ping by datagrams (UUD)", spec: datagrams})
+	if perf.Durable() == nil {
+		out = append(out, stream("commit complete, write 64 KiB", traffic.BW, traffic.Write, 64<<10, 16, shortStep, func(s *traffic.Spec) { s.Complete = "commit" }))
+	}
 	for _, level := range []string{"inject", "transmit", "delivery", "match"} {
 		out = append(out, stream(level+" complete, send 32 KiB", traffic.BW, traffic.Send, 32<<10, 64, 400*time.Millisecond, func(s *traffic.Spec) { s.Complete = level }))
 	}
@@ -363,6 +382,9 @@ func (o *outcome) runSteps(ctx context.Context, progress io.Writer) ([]row, erro
 			_ = s.Close()
 		}
 	}()
+	if err := perf.Durable(); err != nil {
+		fmt.Fprintf(progress, "durable writes are not checked: %v\n", err)
+	}
 	tty := isTerminal(progress)
 	widest := 0
 	for i := range all {

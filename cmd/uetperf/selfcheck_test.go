@@ -48,6 +48,30 @@ func TestSelfCheck(t *testing.T) {
 	}
 }
 
+// The self-check has each operation, mode level and kind of endpoint, and each check can be run.
+func TestSelfCheckHasAll(t *testing.T) {
+	has := map[string]bool{}
+	for _, st := range steps(1) {
+		has[st.spec.Op], has[st.spec.Mode], has[st.spec.Complete], has[st.spec.Endpoint()] = true, true, true, true
+		spec := st.spec
+		if spec.Test != traffic.Soak {
+			if err := spec.Validate(); err != nil {
+				t.Errorf("%s: %v", st.name, err)
+			}
+		}
+	}
+	want := []string{traffic.Send, traffic.TSend, traffic.Inject, traffic.Write, traffic.WriteData, traffic.Read, traffic.FAdd, traffic.Swap, traffic.CAS,
+		traffic.RUD, traffic.ROD, traffic.RUDI, traffic.UUD, "inject", "transmit", "delivery", "match", traffic.RDM, traffic.MSG, traffic.Dgram}
+	if perf.Durable() == nil {
+		want = append(want, "commit")
+	}
+	for _, w := range want {
+		if !has[w] {
+			t.Errorf("no check of %s", w)
+		}
+	}
+}
+
 // The self-check finds each way in which a step can fail.
 func TestSelfCheckFindsFaults(t *testing.T) {
 	zero, one := int64(0), int64(1)

@@ -65,12 +65,17 @@ func cited(text string) (rs []rule) {
 // may hold test cases.
 type decl struct {
 	at    string // file:line
+	name  string // file:Name
 	test  string // file:Name if it is a test, an example or a fuzz target; else ""
 	rules []rule
 	uses  map[string]bool // all names that occur in it
 }
 
-// collect reads all tests of the module. It returns the tests that cite each rule that counts.
+// few is how many tests that use a helper are named for a rule that the helper cites. Of more, the helper is.
+const few = 4
+
+// collect reads all tests of the module. It returns the tests that cite each rule that counts, and the
+// helpers of many tests that do.
 func collect(root string, counts func(rule) bool) (map[rule][]string, error) {
 	packages := map[string]map[string][]*decl{} // by folder and package name, then by declared name
 	err := filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
@@ -96,28 +101,41 @@ func collect(root string, counts func(rule) bool) (map[rule][]string, error) {
 		return nil, err
 	}
 	found := map[rule]map[string]bool{}
+	hold := func(d *decl, by string) {
+		for _, r := range d.rules {
+			if found[r] == nil {
+				found[r] = map[string]bool{}
+			}
+			found[r][by] = true
+		}
+	}
 	for _, decls := range packages {
-		reached := map[*decl]bool{}
+		reached := map[*decl][]string{} // by which tests
 		for _, ds := range decls {
 			for _, d := range ds {
 				if d.test == "" {
 					continue
 				}
 				for used := range reach(d, decls) {
-					reached[used] = true
-					for _, r := range used.rules {
-						if found[r] == nil {
-							found[r] = map[string]bool{}
-						}
-						found[r][d.test] = true
+					if len(used.rules) > 0 {
+						reached[used] = append(reached[used], d.test)
 					}
 				}
 			}
 		}
 		for _, ds := range decls {
 			for _, d := range ds {
-				if len(d.rules) > 0 && !reached[d] {
+				tests := reached[d]
+				switch {
+				case len(d.rules) == 0:
+				case len(tests) == 0:
 					return nil, fmt.Errorf("%s: %v is cited where no test comes by", d.at, d.rules[0])
+				case len(tests) > few:
+					hold(d, fmt.Sprintf("%s, a helper of %d tests", d.name, len(tests)))
+				default:
+					for _, test := range tests {
+						hold(d, test)
+					}
 				}
 			}
 		}
@@ -210,6 +228,9 @@ func readTests(path, rel string, packages map[string]map[string][]*decl, counts 
 			}
 			return true
 		})
+		if len(names) > 0 {
+			d.name = rel + ":" + names[0]
+		}
 		for _, name := range names {
 			decls[name] = append(decls[name], d)
 		}

@@ -6,8 +6,8 @@
 //
 //	go run ./internal/conformance
 //
-// A citation counts for the test whose body or comment contains it, and for every test that
-// uses the helper that contains it. Lists may be short: "R-CQ-47, -48 and -49", "R-CQ-12 to
+// A citation counts for the test whose body or comment contains it, and for the tests that use the helper
+// that contains it; a helper of more than four is named itself, once. Lists may be short: "R-CQ-47, -48 and -49", "R-CQ-12 to
 // -16". Exceptions are lines "R-AREA-nn why", in the order of the rules.
 //
 // A rule with neither a test nor an exception is open and must be in open.txt, whose first

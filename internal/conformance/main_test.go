@@ -120,7 +120,19 @@ func house(t *testing.T, files map[string]string) string {
 
 func TestDocument(t *testing.T) {
 	// The test of another package in the same folder uses its own helper of that name.
-	root := house(t, map[string]string{"x/z_test.go": "package x_test\n\nfunc TestZ() { help() }\n\nfunc help() {}\n"})
+	// Four tests that share a helper are named, of five the helper is.
+	shared := "package y\n\n// S-A-01.\nfunc help() {}\n\nfunc also() { help() }\n\n// S-A-10.\nfunc four() {}\n"
+	for i := range 5 {
+		shared += fmt.Sprintf("\nfunc Test%d() { also() }\n", i)
+		if i < 4 {
+			shared += fmt.Sprintf("\nfunc Example%d() { four() }\n", i)
+		}
+	}
+	shared += "\n// S-A-01.\nfunc TestItself() {}\n"
+	root := house(t, map[string]string{
+		"x/z_test.go": "package x_test\n\nfunc TestZ() { help() }\n\nfunc help() {}\n",
+		"y/y_test.go": shared,
+	})
 	if err := rewrite(root); err != nil {
 		t.Fatal(err)
 	}
@@ -138,7 +150,8 @@ func TestDocument(t *testing.T) {
 		"| R-B-01 | one | **open** |\n",
 		"| [S-A](#s-a) | third | 2 | 2 | 0 | 0 |\n| all | | 2 | 2 | 0 | 0 |\n",
 		"## S-A\n\nThird.\n",
-		"| S-A-10 | ten | x/s_test.go:TestS |\n",
+		"| S-A-01 | one | x/s_test.go:TestS<br>y/y_test.go:TestItself<br>y/y_test.go:help, a helper of 5 tests |\n",
+		"| S-A-10 | ten | x/s_test.go:TestS<br>y/y_test.go:Example0<br>y/y_test.go:Example1<br>y/y_test.go:Example2<br>y/y_test.go:Example3 |\n",
 	} {
 		if !bytes.Contains(got, []byte(want)) {
 			t.Errorf("%q is missing in\n%s", want, got)

@@ -90,7 +90,7 @@ func golden(t *testing.T, name, got string) {
 }
 
 func TestGolden(t *testing.T) {
-	for _, name := range []string{"lat", "bw", "empty", "failed"} {
+	for _, name := range []string{"lat", "bw", "write", "empty", "failed"} {
 		t.Run(name, func(t *testing.T) {
 			golden(t, filepath.Join("testdata", name+".html"), bare(html(t, "", read(t, filepath.Join("testdata", name+".json"))...)))
 		})

@@ -16,7 +16,7 @@ var words = map[string]string{
 	"Tool.version":   "The version of uetperf", "Tool.commit": "The commit that it was built from", "Tool.go": "The version of Go that built it",
 	"Host.name": "The name of the host", "Host.os": "Its operating system and processor architecture", "Host.kernel": "The release of its kernel",
 	"Config.test": "The command: lat, bw, rate, …", "Config.op": "The operation: send, tsend, write, …", "Config.ep": "The type of the endpoints: rdm or msg",
-	"Config.mode": "The delivery mode: rud, rod, rudi or uud", "Config.complete": "When an operation counts as done: inject, transmit, delivery or commit",
+	"Config.mode": "The delivery mode: rud, rod, rudi or uud", "Config.complete": "When an operation counts as done: inject, transmit, delivery, match or commit",
 	"Config.cc": "The congestion control", "Config.sec": "The security: off, psk or tls", "Config.crc": "Whether packets in clear have a CRC",
 	"Config.paths": "The paths that the packets of an endpoint take", "Config.parallel": "The streams at once", "Config.progress": "Who makes progress: auto (a goroutine) or manual",
 	"Path.local": "The address of this end", "Path.remote": "The address of the other end", "Path.interface": "The interface that leads there",

@@ -59,7 +59,7 @@ func (m *Mix) families() []family {
 	var out []family
 	access := (&Spec{Op: m.Op}).OneSided()
 	twoSided := m.Op != "" && !access
-	if !access && m.Mode != RUDI && m.Mode != UUD && m.Complete != "commit" {
+	if !access && m.Mode != RUDI && m.Mode != UUD && m.Complete != "commit" && !(m.Op == Inject && m.Complete == "match") {
 		out = append(out, messages)
 	}
 	if m.Accesses && !twoSided && m.Mode != UUD && m.Complete != "inject" && m.Complete != "match" {
@@ -132,7 +132,11 @@ func (m *Mix) Draw(rng *rand.Rand, left time.Duration) (Spec, string) {
 	p.Check, p.Seed = true, rng.Uint64()>>1+1
 	p.Iters, p.Warmup, p.Parallel, p.Window = 0, int64(rng.IntN(20)), 1+rng.IntN(4), 1<<rng.IntN(7)
 	p.Time = min(max(m.Base.Time/mixPart, mixLeast), mixMost, max(left, mixLeast))
-	p.Op = pick(rng, Send, TSend, Inject)
+	ops := []string{Send, TSend, Inject}
+	if m.Complete == "match" {
+		ops = ops[:2] // an injected message has no completion
+	}
+	p.Op = pick(rng, ops...)
 	p.Mode, p.Complete, p.Progress = pick(rng, "rud", "rod"), pick(rng, "inject", "transmit", "delivery"), pick(rng, "auto", "auto", "manual")
 	p.GSO = pick(rng, "auto", "auto", "off")
 	if rng.IntN(4) == 0 && !m.Impaired {

@@ -98,7 +98,7 @@ type Spec struct {
 	EP       string `json:"ep,omitempty"`  // rdm, msg or dgram; "" means rdm
 	Sec      string `json:"sec,omitempty"` // off, psk or tls; "" means off
 	Mode     string `json:"mode"`          // rud, rod, rudi or uud
-	Complete string `json:"complete"`      // inject, transmit, delivery or match
+	Complete string `json:"complete"`      // inject, transmit, delivery, match or commit
 	Size     int64  `json:"size"`
 	// Iters is the number of measured round trips, or of messages per stream. 0 means that
 	// Time decides.

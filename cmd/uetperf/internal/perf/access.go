@@ -91,3 +91,13 @@ func (l *leg) Access(s *traffic.Slot) (bool, error) {
 	}
 	return posted(ep.FetchAtomic(l.adds, s.Buf, l.peer, at, l.key, fi.Uint64, fi.Sum, s))
 }
+
+// Durable returns why tests of durable writes cannot run against a server of this host and user, nil if they can.
+func Durable() error {
+	_, unmap, err := mapFile(1 << 12)
+	if err != nil {
+		return err
+	}
+	unmap()
+	return nil
+}

@@ -4,10 +4,12 @@ import (
 	"runtime"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/uetkit/uetkit/cmd/uetperf/internal/relay"
 	"github.com/uetkit/uetkit/cmd/uetperf/record"
 	"github.com/uetkit/uetkit/cmd/uetperf/traffic"
+	"github.com/uetkit/uetkit/fi"
 	"github.com/uetkit/uetkit/uet"
 )
 
@@ -125,32 +127,64 @@ func TestRunCountsModes(t *testing.T) {
 	}
 }
 
-// Completion level match runs in each test that sends.
-func TestRunMatchComplete(t *testing.T) {
+// The levels match, of messages, and commit, of writes, run in each test that has them. What was sent is verified at its
+// receiver, and what was written in the file where it is durable.
+func TestRunLevels(t *testing.T) {
 	c := dial(t, serve(t, ServerConfig{}), ClientConfig{})
-	for _, test := range []string{traffic.Lat, traffic.BW} {
-		for _, op := range []string{traffic.Send, traffic.TSend} {
-			s := base(test, op, 3000)
-			s.Complete = "match"
-			if r := run(t, c, s).Run; r.DataCheck.Wrong != 0 || r.Lost == nil || *r.Lost != 0 {
-				t.Errorf("%s %s: %+v, lost %v", test, op, r.DataCheck, r.Lost)
+	for _, v := range []struct {
+		level string
+		ops   []string
+	}{{"match", []string{traffic.Send, traffic.TSend}}, {"commit", []string{traffic.Write, traffic.WriteData}}} {
+		for _, test := range []string{traffic.Lat, traffic.BW, traffic.Rate, traffic.Load} {
+			for _, op := range v.ops {
+				for _, mode := range []string{traffic.RUD, traffic.ROD} {
+					t.Run(v.level+"/"+test+"/"+op+"/"+mode, func(t *testing.T) {
+						durable := v.level == "commit"
+						if durable && runtime.GOOS != "linux" {
+							t.Skip("durable writes need Linux")
+						}
+						s := base(test, op, 3000)
+						if test == traffic.Load {
+							s = exchanging(test, op, 3000, 0)
+						}
+						s.Complete, s.Mode = v.level, mode
+						r := run(t, c, s).Run
+						if r.Msgs == 0 || r.DataCheck.OK == 0 || r.DataCheck.Wrong != 0 || r.Lost == nil || *r.Lost != 0 {
+							t.Errorf("%d ended, %+v, lost %v", r.Msgs, r.DataCheck, r.Lost)
+						}
+						want := s.Iters + s.Warmup
+						if test == traffic.Load {
+							want = r.Msgs + s.Warmup
+						}
+						switch {
+						case op == traffic.Write && test != traffic.Load && r.DataCheck.OK != int64(s.Places()):
+							t.Errorf("%d places verified of %d", r.DataCheck.OK, s.Places())
+						case op == traffic.WriteData && r.DataCheck.OK != want:
+							t.Errorf("%d writes verified of %d", r.DataCheck.OK, want)
+						}
+						if n := int64(r.Transport.TxPkts); durable && n < 2*r.Msgs { // the bytes, and the question whether they are durable
+							t.Errorf("%d packets were sent for %d durable writes", n, r.Msgs)
+						}
+					})
+				}
 			}
 		}
 	}
 }
 
-// Durable writes go to a mapped file and are verified there.
-func TestRunCommitComplete(t *testing.T) {
-	if runtime.GOOS != "linux" {
-		t.Skip("durable writes need Linux")
-	}
-	c := dial(t, serve(t, ServerConfig{}), ClientConfig{})
-	for _, test := range []string{traffic.Lat, traffic.BW, traffic.Rate} {
-		s := base(test, traffic.Write, 100)
-		s.Complete = "commit"
-		if r := run(t, c, s).Run; r.DataCheck.OK != int64(s.Places()) || r.DataCheck.Wrong != 0 || r.Lost == nil || *r.Lost != 0 {
-			t.Errorf("%s: %+v, lost %v", test, r.DataCheck, r.Lost)
+// Each level is what a leg asks its endpoint for, and with ROD it asks for the order of its operations.
+func TestHintsOfLevels(t *testing.T) {
+	for level, want := range map[string]fi.Flags{"inject": fi.InjectComplete, "transmit": fi.TransmitComplete, "delivery": fi.DeliveryComplete, "match": fi.MatchComplete} {
+		s := base(traffic.BW, traffic.Send, 8)
+		s.Complete, s.Mode = level, traffic.ROD
+		if h := hints(&s, nil, time.Second, time.Second); h.Tx.OpFlags != want || h.Tx.MsgOrder != fi.OrderSAS {
+			t.Errorf("%s: flags %v, order %v", level, h.Tx.OpFlags, h.Tx.MsgOrder)
 		}
+	}
+	s := base(traffic.BW, traffic.Write, 8)
+	s.Complete, s.Mode = "commit", traffic.ROD
+	if h := hints(&s, nil, time.Second, time.Second); h.Tx.OpFlags != 0 || h.Caps&fi.RMAPmem == 0 || h.Tx.MsgOrder&fi.OrderWAW == 0 {
+		t.Errorf("commit: flags %v, capabilities %v, order %v", h.Tx.OpFlags, h.Caps, h.Tx.MsgOrder)
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 	"math"
 	"math/rand/v2"
 	"net/netip"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -123,6 +124,36 @@ func TestSoak(t *testing.T) {
 	}
 }
 
+// A soak with a pinned level has tests of that level alone, by the mode that is pinned.
+func TestSoakOfALevel(t *testing.T) {
+	addr, _ := serve(t)
+	for _, level := range []string{"match", "commit"} {
+		for _, mode := range []string{traffic.RUD, traffic.ROD} {
+			t.Run(level+"/"+mode, func(t *testing.T) {
+				if level == "commit" && runtime.GOOS != "linux" {
+					t.Skip("durable writes need Linux")
+				}
+				cfg := config(addr, traffic.RDM, 600*time.Millisecond, nil)
+				cfg.Complete, cfg.Mode = level, mode
+				cfg.News = func(st *Status) {
+					if st.Failed != nil {
+						t.Errorf("%s: %v", st.FailedTest, st.Failed)
+					}
+				}
+				r, err := Run(context.Background(), cfg)
+				if err != nil || r.Soak.Episodes == 0 || r.Soak.Failed != 0 || r.DataCheck.OK == 0 || r.DataCheck.Wrong != 0 || *r.Lost != 0 {
+					t.Fatalf("%v: %+v, %+v", err, r.Soak, r.DataCheck)
+				}
+				for _, x := range r.Soak.Rounds {
+					if !strings.Contains(x.Command+" ", " --complete "+level+" ") || (mode == traffic.ROD) != strings.Contains(x.Command+" ", " --mode rod ") {
+						t.Errorf("ran %s", x.Command)
+					}
+				}
+			})
+		}
+	}
+}
+
 // If the server goes away the soak ends, with its results so far.
 func TestSoakLosesTheServer(t *testing.T) {
 	addr, stop := serve(t)
@@ -184,7 +215,7 @@ func TestDraw(t *testing.T) {
 		if want := map[string]int{traffic.RDM: 3*2 + 4*2 + 2*3 + 1, traffic.MSG: 3*2 + 4*2 + 2*3}[ep]; len(ops) != want {
 			t.Errorf("%s: %v, want %d operations by mode", ep, ops, want)
 		}
-		for _, pin := range []traffic.Mix{{Mode: traffic.RUDI}, {Mode: traffic.UUD}, {Op: traffic.Swap}, {Complete: "commit"}, {Complete: "inject"}, {Op: traffic.Send}, {Mode: traffic.ROD, Op: traffic.Write}} {
+		for _, pin := range []traffic.Mix{{Mode: traffic.RUDI}, {Mode: traffic.UUD}, {Op: traffic.Swap}, {Complete: "commit"}, {Complete: "inject"}, {Complete: "match"}, {Complete: "match", Mode: traffic.ROD, Op: traffic.TSend}, {Complete: "commit", Mode: traffic.ROD}, {Op: traffic.Send}, {Mode: traffic.ROD, Op: traffic.Write}} {
 			m := s.cfg.Mix
 			m.Op, m.Mode, m.Complete = pin.Op, pin.Mode, pin.Complete
 			if err := m.Check(); err != nil {
