@@ -23,7 +23,7 @@ type refuser struct {
 	got map[uint64]*parts    // incomplete messages, by PDC and message id
 }
 
-// A refusing is a resource as S-GEN-01 and S-GEN-02 have it. One that has no receive refuses
+// A refusing is a resource that can be disabled and enabled. One that has no receive refuses
 // with NO_MATCH and is disabled, as UE has it for ROD.
 type refusing struct {
 	gen      uint8
@@ -139,7 +139,7 @@ func (q *refusing) run(x *refuser, id uint64, r *wire.ReqStd, data []byte) (wire
 		q.attempts++
 	}
 	refuse := func(rc wire.RC) (wire.RC, uint8) {
-		if !begins { // S-GEN-06: the receive is back
+		if !begins { // the receive is back
 			delete(x.got, id)
 			q.receives++
 		}
@@ -287,7 +287,9 @@ func (r *refusedRun) until(end time.Duration) {
 // TestF18OrderBehindARefusingTarget draws timelines: a resource is disabled, enabled with
 // another generation, and short of receives, while ordered and unordered messages of one
 // and several packets come, packets are lost, and some sends are cancelled. What is ordered
-// arrives in order, and each send ends once.
+// arrives in order, and each send ends once. S-GEN-01, S-GEN-02 and S-GEN-06 say what the resource does: a
+// disabled one refuses all, the old generation is told the new one, and the receive of a message that it then refuses is
+// there again.
 func TestF18OrderBehindARefusingTarget(t *testing.T) {
 	wrong := 0
 	for seed := range uint64(120) {

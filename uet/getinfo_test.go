@@ -135,7 +135,7 @@ var refusedHints = map[string]struct {
 }
 
 func TestGetInfoRefusesHonestly(t *testing.T) {
-	// R-INFO-24 and fabtests: fi.ENODATA for hints that cannot be served.
+	// R-INFO-24 and fabtests: fi.ENODATA for hints that cannot be served. R-CM-17: multicast is one of them.
 	for name, h := range refusedHints {
 		t.Run(name, func(t *testing.T) {
 			_, err := GetInfo("", "", 0, &h.Info)

@@ -153,7 +153,7 @@ func TestPostingCallsRefuse(t *testing.T) {
 		want(t, a.SendMsg(&Msg{Addr: toB}, f), fi.EOPNOTSUPP)
 		want(t, a.TSendMsg(&TMsg{Addr: toB}, f), fi.EOPNOTSUPP)
 	}
-	// R-ORD-12, and other flags that are not offered.
+	// R-ORD-12, and other flags that are not offered. R-CQ-112: nothing is sent or received by multicast, so no entry has that flag.
 	for _, f := range []fi.Flags{fi.Fence, fi.Trigger, fi.MultiRecv, fi.Peek, fi.Multicast} {
 		want(t, a.SendMsg(&Msg{Addr: toB}, f), fi.EBADFLAGS)
 		want(t, a.TSendMsg(&TMsg{Addr: toB}, f), fi.EBADFLAGS)

@@ -1,5 +1,5 @@
 // Command bars measures the performance bars of docs/perf.md. It compares uetperf with raw
-// UDP, sealed transfers with quic-go and with clear ones, transfers beside busy loops with TCP,
+// UDP, sealed transfers with quic-go and with clear ones, durable writes with the disk, transfers beside busy loops with TCP,
 // many endpoints with few, and ranks of mp with those of MPIs. The compared runs are interleaved, each end of uetperf
 // pinned to a core of its own.
 //
@@ -24,7 +24,7 @@ import (
 
 func main() {
 	if len(os.Args) > 1 {
-		end := map[string]func([]string) error{"raw": raw, "quic": quicStream, "gcm": gcm, "tcp": tcp}[os.Args[1]]
+		end := map[string]func([]string) error{"raw": raw, "quic": quicStream, "gcm": gcm, "tcp": tcp, "sync": syncing}[os.Args[1]]
 		if end != nil {
 			if err := end(os.Args[2:]); err != nil {
 				fmt.Fprintf(os.Stderr, "bars: %s: %v\n", os.Args[1], err)
@@ -100,6 +100,7 @@ type row struct {
 	hogs    hogs     // where busy loops run meanwhile
 	tcp     string   // instead of raw UDP: this kind of baseline on TCP
 	iperf   bool     // instead of raw UDP: iperf3
+	sync    bool     // instead of raw UDP: a loop that writes to a mapped file and makes it durable
 	hub     int      // instead of uetperf: testbed/bars/hub with that many leaves
 
 	absolute bool // the bar is a value, not a ratio
@@ -134,6 +135,10 @@ var rows = []row{
 	{name: "R2", nets: "lo,veth", what: "lat 8 B fetch-add, whole trip, p50, against half a round trip of 64 B", cmd: "lat", uet: []string{"fadd", "-s", "8", "-n", "20000", "-w", "2000"}, clean: pong, key: "p50", lower: true, bar: 2.4, scale: 1},
 	{name: "R2b", nets: "lo,veth", what: "rate 8 B fetch-add, window 256, against tsend", cmd: "rate", uet: []string{"fadd", "-s", "8", "-W", "256", "-t", "2s", "--progress", "manual"},
 		clean: []string{"tsend", "-s", "8", "-W", "256", "-t", "2s", "--progress", "manual"}, key: "Mmsgs", scale: 1},
+	{name: "R3", nets: "lo,veth", what: "bw 1 MiB durable write, window 256, against syncs of 8 MiB", cmd: "bw",
+		uet: []string{"write", "-s", "1M", "-W", "256", "-t", "2s", "--complete", "commit"}, sync: true, key: "GBps", bar: 0.8, scale: 1},
+	{name: "R4", nets: "lo,veth", what: "bw 1 MiB tsend by rendezvous, window 64, manual progress, against read", cmd: "bw",
+		uet: slices.Concat(stream, []string{"--rendezvous", "32K"}), clean: access(stream, "read"), key: "GBps", bar: 0.95, scale: 1},
 	{name: "F10", nets: "lo", what: "lat 64 B tsend, auto progress, both ends on one core, p50", cmd: "lat", uet: []string{"tsend", "-s", "64", "-n", "10000", "-w", "1000", "--progress", "auto"},
 		raw: []string{"pong", "-mode", "block"}, key: "p50", lower: true, bar: 1.3, scale: 1, sameCPU: true},
 }
@@ -384,6 +389,9 @@ func (r row) against(self, uetperf, nw string, srv, cli side) (float64, error) {
 		y, err := iperfRun(srv, cli)
 		return y[r.key] * r.scale, err
 	}
+	if r.sync {
+		return syncRun(self, srv)
+	}
 	args := append([]string{"raw"}, r.raw...)
 	switch {
 	case r.quic:
@@ -430,6 +438,19 @@ func rawRun(self string, srv, cli side, args []string) (map[string]float64, erro
 	}
 	m := map[string]float64{}
 	return m, json.Unmarshal(out, &m)
+}
+
+// syncRun measures in GB/s what the disk makes durable where the server has its files.
+func syncRun(self string, srv side) (float64, error) {
+	out, err := srv.command(self, "sync").Output()
+	if err != nil {
+		return 0, err
+	}
+	var m map[string]float64
+	if err := json.Unmarshal(out, &m); err != nil {
+		return 0, err
+	}
+	return m["GBps"], nil
 }
 
 func median(v []float64) float64 {

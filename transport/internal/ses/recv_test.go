@@ -14,7 +14,8 @@ func from(initiator uint32, g *rig, op Send) []byte {
 }
 
 func TestMatchTable(t *testing.T) {
-	// S-MAT-01, S-MAT-02, S-MAT-03, S-MAT-04, R-TAG-02, R-TAG-04: one receive meets one message.
+	// S-MAT-01, S-MAT-02, S-MAT-03, S-MAT-04, R-TAG-02, R-TAG-04: one receive meets one message. S-MAT-05: no endpoint is limited to
+	// exact matching, each takes every mask.
 	src := Source{Peer: 5, PDC: 1}
 	for _, c := range []struct {
 		name string
