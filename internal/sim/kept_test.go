@@ -48,7 +48,7 @@ func (k *keptWatch) want(t *testing.T, w *simtest.World, what string, got, bound
 	}
 }
 
-// S-RMA-22, docs/decisions/0062: more peers read by ROD than a target keeps bytes for. What is beyond the bound is refused, and comes
+// S-RMA-72, docs/decisions/0062: more peers read by ROD than a target keeps bytes for. What is beyond the bound is refused, and comes
 // again when there is room: all reads bring what they are to bring. Meanwhile other messages, and reads by RUD,
 // go on.
 func TestOrderedReadsBeyondTheBoundOfAll(t *testing.T) {
@@ -127,7 +127,7 @@ func (r *reader) ask(off, n, length uint32) {
 	r.psn++
 }
 
-// S-RMA-22, docs/decisions/0062, T1: what one peer gets kept has a bound, and what sources that may be forged get together another one.
+// S-RMA-72, docs/decisions/0062, T1: what one peer gets kept has a bound, and what sources that may be forged get together another one.
 // Beyond it they are refused. Others read meanwhile, also one that is new and proves itself; and all is free when
 // those have gone.
 func TestOrderedReadsBeyondTheBoundOfOne(t *testing.T) {
