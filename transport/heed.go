@@ -273,11 +273,14 @@ func (f *FEP) wake(p *pds.PDC) {
 // learnPath tells the path choice of a peer what became of packets on a path.
 func (f *FEP) learnPath(p *pds.PDC, path uint8, news pds.PathNews) {
 	pr := &f.peers[p.Peer]
-	if path == noPath {
-		pr.learnSpread(news)
-		return
-	}
 	if pr.paths == nil {
+		if path != noPath || news != pds.PathLost || !f.form.sprays {
+			return
+		}
+		f.choosePaths(pr)
+	}
+	if path == noPath {
+		pr.paths.spread.learn(f.now, news)
 		return
 	}
 	c := &pr.paths.spray

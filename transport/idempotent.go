@@ -20,6 +20,8 @@ type idempotents struct {
 	table  *rudi.Table // nil before the first operation
 	ready  fifo[PeerID]
 	queues map[PeerID]*idemQueue
+	// asides are the path ports that requests went to, of which the answers come.
+	asides map[netip.AddrPort]PeerID
 	// answers are what this side has to answer to others.
 	answers fifo[idemAnswer]
 }
@@ -27,7 +29,8 @@ type idempotents struct {
 // An idemQueue has the operations to one peer of which pieces are left.
 type idemQueue struct {
 	q      fifo[ses.Handle]
-	listed bool // in idempotents.ready
+	listed bool   // in idempotents.ready
+	port   uint16 // the path port of the peer where requests go; 0: they go to its main port
 }
 
 // An idemAnswer is the answer to one request.
@@ -69,7 +72,7 @@ func (f *FEP) postIdempotent(now time.Duration, op *Op) (taken bool, err error) 
 	}
 	q := f.idem.queues[op.Peer]
 	if q == nil {
-		q = new(idemQueue)
+		q = &idemQueue{port: p.via}
 		f.idem.queues[op.Peer] = q
 	}
 	q.q.push(h)
@@ -113,11 +116,11 @@ func (f *FEP) fillIdempotent() {
 func (f *FEP) fillIdemTo(id PeerID, p *peer, q *idemQueue) (more bool) {
 	t := f.idem.table
 	path := 0
-	if f.form.sprays {
-		path = f.pathOf(p)
-	}
 	for pkt, pc, ok := t.Lost(uint32(id)); ok; pkt, pc, ok = t.Lost(uint32(id)) {
 		next, n := f.idemForm(pc)
+		if f.form.chooses {
+			path = f.idemPath(id, p, q, t.Tries(uint32(id), pkt))
+		}
 		if !f.fits(&p.addr, path, n, classAgain) {
 			return true
 		}
@@ -126,6 +129,9 @@ func (f *FEP) fillIdemTo(id PeerID, p *peer, q *idemQueue) (more bool) {
 		b := wire.RUDIHdr{Type: wire.TypeRUDIReq, Next: next, Flags: wire.RUDIFlagRETX, PktID: pkt}.Append(f.join(&p.addr, path, n, classAgain))
 		f.sealed(f.ses.Append(b, pc))
 		f.stats.RUDIResent++
+	}
+	if f.form.chooses {
+		path = f.idemPath(id, p, q, 0)
 	}
 	for q.q.len() > 0 {
 		h := q.q.front()
@@ -156,6 +162,46 @@ func (f *FEP) fillIdemTo(id PeerID, p *peer, q *idemQueue) (more bool) {
 		}
 	}
 	return false
+}
+
+// idemPath chooses the path of a request that was sent tries times. With Symmetric encapsulation it leaves from
+// the main port, by which the target knows its source, and goes where the target answered. What was lost twice goes
+// to the main port and to any path port by turns. As the packets that open a PDC do it has the CRC or ICV for the
+// main port, so that nobody else at a path port executes it.
+func (f *FEP) idemPath(id PeerID, p *peer, q *idemQueue, tries int) int {
+	if f.form.standard {
+		return f.pathOf(p)
+	}
+	port := q.port
+	switch {
+	case p.ports.N == 0 || f.form.trailer == 0:
+		return 0
+	case tries > 0 && (tries == 1 || tries%2 != 0):
+		port = 0
+	case tries > 0:
+		port = p.ports.First + uint16(f.rng.IntN(int(p.ports.N)))
+	}
+	if port == 0 {
+		return 0
+	}
+	if f.idem.asides == nil {
+		f.idem.asides = map[netip.AddrPort]PeerID{}
+	}
+	f.idem.asides[netip.AddrPortFrom(p.addr.Addr(), port)] = id
+	return portPath(sidePath, port)
+}
+
+// idemPeer returns the peer that an answer comes from. Its requests go to the port where it comes from.
+func (f *FEP) idemPeer() PeerID {
+	from := f.rx.in.From
+	id, port := f.book.byAddr[from], uint16(0)
+	if id == NoPeer {
+		id, port = f.idem.asides[from], from.Port()
+	}
+	if q := f.idem.queues[id]; q != nil && id != NoPeer {
+		q.port = port
+	}
+	return id
 }
 
 // idemForm returns which header a request has, and its length.
@@ -261,7 +307,7 @@ func (f *FEP) idemAnswered(h *wire.RUDIHdr, b []byte) {
 		f.drop(DropNextHdr)
 		return
 	}
-	id := f.book.byAddr[f.rx.in.From]
+	id := f.idemPeer()
 	if f.idem.table == nil || id == NoPeer {
 		f.drop(DropStale)
 		return
@@ -277,7 +323,7 @@ func (f *FEP) idemAnswered(h *wire.RUDIHdr, b []byte) {
 
 // idemRefused takes a NACK for a request of this side.
 func (f *FEP) idemRefused(n *wire.Nack) {
-	id := f.book.byAddr[f.rx.in.From]
+	id := f.idemPeer()
 	if f.idem.table == nil || id == NoPeer {
 		f.drop(DropStale)
 		return

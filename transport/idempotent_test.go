@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"net/netip"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -590,4 +591,81 @@ func TestRUDIAndDatagramsLeaveFromTheMainPort(t *testing.T) {
 			t.Fatalf("datagram %d leaves by path %d", i, q.d.Path)
 		}
 	}
+}
+
+// A request that was lost twice goes to a path port of its target, which answers from there, and those that
+// follow go there at once. Nobody else at that port executes it.
+func TestRUDIGoesAside(t *testing.T) {
+	guarded(t, func(t *testing.T, change func(*Config), drop DropReason) {
+		for _, one := range []bool{false, true} {
+			p := newIdem(t, change)
+			if one {
+				p.pipe = newPipe(t, func(c *Config) {
+					if change(c); c.Local.Addr() == netip.MustParseAddr("198.18.0.1") {
+						c.Paths = nil
+					}
+				})
+				if _, err := p.b.Register(RegionConfig{Key: idemKey, Buf: p.mem, Access: RemoteWrite | RemoteRead, Endpoint: AllEndpoints}); err != nil {
+					t.Fatal(err)
+				}
+				p.post(p.a, Op{Kind: OpWrite, Peer: p.toB, RI: 15, Key: idemKey, Buf: []byte{0}, Context: "open"})
+				p.exchange()
+				p.want(p.a, "open ok")
+			}
+			p.a.PeerPaths(p.toB, wire.PathPortsOf(fourPorts))
+			other, err := New(func() Config {
+				cfg := Config{Local: netip.AddrPortFrom(p.b.cfg.Local.Addr(), 50002)}
+				change(&cfg)
+				cfg.Paths = nil
+				return cfg
+			}(), rand.New(rand.NewPCG(3, 7)))
+			if err != nil {
+				t.Fatal(err)
+			}
+			theirs := make([]byte, 1000)
+			if _, err := other.Register(RegionConfig{Key: idemKey, Buf: theirs, Access: RemoteWrite, Endpoint: AllEndpoints}); err != nil {
+				t.Fatal(err)
+			}
+			write := func(b byte) (timeouts int) {
+				t.Helper()
+				p.post(p.a, Op{Kind: OpWrite, Peer: p.toB, RI: 15, Key: idemKey, Buf: []byte{b}, Context: "w", Idempotent: true})
+				for {
+					for p.a.Transmit(p.now, &p.d) {
+						if p.d.Remote.Port() != 4793 {
+							other.Receive(p.now, &dgram.Datagram{Data: slices.Clone(p.d.Data), Seg: p.d.Seg, Remote: p.a.cfg.Local})
+							p.b.Receive(p.now, &dgram.Datagram{Data: p.d.Data, Seg: p.d.Seg, Remote: p.a.cfg.Local, Path: slices.Index(fourPorts, p.d.Remote.Port())})
+						}
+					}
+					for p.b.Transmit(p.now, &p.d) {
+						if from := fourPorts[p.d.Path]; from != 4793 {
+							p.a.Receive(p.now, &dgram.Datagram{Data: p.d.Data, Seg: p.d.Seg, Remote: netip.AddrPortFrom(p.b.cfg.Local.Addr(), from)})
+						}
+					}
+					if got := p.events(p.a); len(got) > 0 || timeouts > 30 {
+						if len(got) != 1 || got[0] != "w ok" || p.mem[0] != b {
+							t.Fatalf("%v, %d", got, p.mem[0])
+						}
+						return timeouts
+					}
+					timeouts++
+					p.now = p.a.NextTimeout()
+					p.a.Advance(p.now)
+				}
+			}
+			was := p.a.Stats().RUDIRequests
+			if n := write(7); n == 0 {
+				t.Error("no timeout")
+			}
+			if n := write(8); n != 0 {
+				t.Errorf("the second write took %d timeouts", n)
+			}
+			if other.Stats().Drops[drop] == 0 || theirs[0] != 0 {
+				t.Errorf("the FEP that has the path port by now: %d dropped, %d written", other.Stats().Drops[drop], theirs[0])
+			}
+			if n := p.a.Stats().RUDIRequests - was; n != 2 {
+				t.Errorf("%d requests by RUDI", n)
+			}
+			p.a.Forget(p.toB)
+		}
+	})
 }

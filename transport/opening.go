@@ -2,6 +2,7 @@ package transport
 
 import (
 	"net/netip"
+	"time"
 
 	"github.com/uetkit/uetkit/internal/dgram"
 	"github.com/uetkit/uetkit/transport/internal/pds"
@@ -28,7 +29,8 @@ func (f *FEP) PeerPaths(id PeerID, ports wire.PathPorts) {
 	if id != NoPeer && int(id) < len(f.peers) {
 		p := &f.peers[id]
 		if ports = ports.Valid(); ports != p.ports {
-			p.ports, p.via, p.turn, p.spread = ports, 0, 0, spreadUntried
+			p.ports, p.via, p.by, p.turn = ports, 0, 0, 0
+			p.spreads()
 		}
 		if ports.N > 0 && !f.form.standard {
 			f.form.chooses = true
@@ -36,14 +38,43 @@ func (f *FEP) PeerPaths(id PeerID, ports wire.PathPorts) {
 	}
 }
 
-// A spread says whether many packets that open a PDC may go to several ports of a peer.
-type spread uint8
+// A spread is what became of the packets to the path ports of a peer.
+type spread struct {
+	until  uint32 // PDCs open without path ports until then, as behind a firewall that lets nothing through to them; s
+	missed uint8  // packets lost since one arrived, or since until
+	rests  uint8  // how often until was set since one arrived
+}
 
+// After spreadMisses packets to path ports of which none arrived PDCs open without them, for one to two seconds and
+// twice as long each time, up to 2^spreadRests seconds. Where a fourth of all paths is dead chance loses so many in a
+// row once in seven hundred times.
 const (
-	spreadUntried spread = iota
-	spreadArrives        // packets to path ports arrived
-	spreadLost           // only those to the main port did, as behind a firewall that lets nothing else through
+	spreadMisses = 8
+	spreadRests  = 6
 )
+
+// seconds is a time in the unit of spread.until.
+func seconds(now time.Duration) uint32 { return uint32(now / time.Second) }
+
+// spreads notes that packets arrive at the path ports of the peer, or that it has others.
+func (p *peer) spreads() {
+	if p.paths != nil {
+		p.paths.spread = spread{}
+	}
+}
+
+// learn notes what became of a packet to a path port.
+func (s *spread) learn(now time.Duration, news pds.PathNews) {
+	switch {
+	case news != pds.PathLost:
+		*s = spread{}
+	case seconds(now) < s.until: // sent before
+	default:
+		if s.missed++; s.missed == spreadMisses {
+			s.until, s.missed, s.rests = seconds(now)+1+1<<s.rests, 0, min(s.rests+1, spreadRests)
+		}
+	}
+}
 
 // mainFirst is how many packets of a PDC that opens are under way to the main port before a train goes to a
 // path port: as many as open a sealed PDC (S-SYN-08).
@@ -60,7 +91,7 @@ func (f *FEP) openingPath(p *peer, pdc *pds.PDC) int {
 		return 0
 	case pdc.Silences() > 0:
 		return f.anyPort(p, sidePath, pdc.Silences()%2 == 0)
-	case f.form.sprays && p.spread != spreadLost && pdc.Mode() == wire.RUD && pdc.Outstanding() >= mainFirst:
+	case f.form.sprays && (p.paths == nil || seconds(f.now) >= p.paths.spread.until) && pdc.Mode() == wire.RUD && pdc.Flying() >= mainFirst:
 		if p.turn == 0 { // flows of many peers begin at different ports
 			p.turn = uint8(f.rng.IntN(int(p.ports.N))) + 1
 		}
@@ -99,14 +130,51 @@ func portPath(kind int, port uint16) int {
 	return kind | int(port)<<8
 }
 
-// learnSpread notes what became of a packet to a path port.
-func (p *peer) learnSpread(news pds.PathNews) {
-	switch {
-	case news != pds.PathLost:
-		p.spread = spreadArrives
-	case p.spread == spreadUntried:
-		p.spread = spreadLost
+// heralds reports whether a PDC opens by another port of this FEP than the main one, after a silence or because
+// the last one did so. It is how a FEP with several ports opens where it cannot go to a path port of the target:
+// none is known, or nothing in its packets would name the target there. A NOOP goes by that port and names the
+// main one (heraldOf). The main port of the target is its destination, so it meets nobody else.
+func (f *FEP) heralds(p *peer, pdc *pds.PDC) bool {
+	return pdc.RemoteID() == 0 && f.form.sprays && !f.form.standard && (p.ports.N == 0 || f.form.trailer == 0) && (p.by != 0 || pdc.Silences() > 0)
+}
+
+// heraldPath chooses the path of the NOOP: the one where the target answered last, and after a silence any or,
+// after every second one, the main path, as a firewall may let nothing else through.
+func (f *FEP) heraldPath(p *peer, pdc *pds.PDC) int {
+	switch n := pdc.Silences(); {
+	case n == 0:
+		return int(p.by)
+	case n%2 == 0:
+		return 0
 	}
+	return 1 + f.rng.IntN(len(f.cfg.Paths)-1)
+}
+
+// heraldCopies is how many more NOOPs go by other ports after a silence. Where a fourth of the paths is dead, there
+// and back, all are lost once in seven hundred times.
+const heraldCopies = 7
+
+// herald makes a packet that leaves by a path name the main port, unless it leaves by that one, and after a silence
+// sends copies of it by other ports.
+func (f *FEP) herald(p *peer, pdc *pds.PDC, c *wire.CP, path int) {
+	name := *c
+	if name.Payload = uint32(f.cfg.Local.Port()); path != 0 {
+		*c = name
+	}
+	if pdc.Silences() > 0 {
+		for range heraldCopies {
+			f.pds.SendLoose(p.addr, uint32(1+f.rng.IntN(len(f.cfg.Paths)-1)), name)
+		}
+	}
+}
+
+// heraldOf returns the main port that a packet names which opens a PDC from another port, 0 for any other
+// packet. Only a NOOP does so, in its payload, which is 0 otherwise.
+func (f *FEP) heraldOf(c *wire.CP) uint16 {
+	if f.form.standard || c.Ctl != wire.CtlNoop || c.Flags&wire.FlagSYN == 0 || c.Payload>>16 != 0 {
+		return 0
+	}
+	return uint16(c.Payload)
 }
 
 // unsure reports whether the next answer to a PDC says where the peer can be reached: the PDC is opening, or
@@ -123,10 +191,13 @@ func (f *FEP) foundAt(pdc *pds.PDC, silent bool) {
 		port = 0 // the main port, or one that nobody named
 	}
 	if port != 0 {
-		p.spread = spreadArrives
+		p.spreads()
 	}
 	if silent {
 		p.via = port
+		if f.form.sprays && !f.form.standard {
+			p.by = uint8(f.rx.in.Path)
+		}
 	}
 }
 
@@ -163,10 +234,10 @@ func (f *FEP) startAside(remote *netip.AddrPort, path, n int, tos uint8) []byte 
 	return b
 }
 
-// aside reports whether a packet whose CRC is wrong for the port where it arrived is one that opens a PDC
-// with this FEP by a path port.
+// aside reports whether a packet whose CRC is wrong for the port where it arrived is one that this FEP takes at a
+// path port.
 func (f *FEP) aside(d *dgram.Datagram, b []byte) bool {
-	return d.Path != 0 && opens(b) && wire.VerifyCRC(b, wire.PrefixOf(&d.Remote, &f.local[0]).CRC(len(b)))
+	return d.Path != 0 && goesAside(b) && wire.VerifyCRC(b, wire.PrefixOf(&d.Remote, &f.local[0]).CRC(len(b)))
 }
 
 // mainOuter returns the bytes in front of a packet of n bytes that arrived at a path port, as they would be
@@ -178,12 +249,14 @@ func (f *FEP) mainOuter(d *dgram.Datagram, n int) []byte {
 	return f.rx.main.aad(n)
 }
 
-// opens reports whether a packet, which has at least wire.ReqLen bytes, may open a PDC: a request or a
-// control packet with SYN.
-func opens(b []byte) bool {
+// goesAside reports whether a packet, which has at least wire.ReqLen bytes, may go to a path port with the CRC or
+// ICV for the main port: a request or a control packet with SYN, which may open a PDC, and a request of RUDI.
+func goesAside(b []byte) bool {
 	switch wire.Type(b[0] >> 3) {
 	case wire.TypeRUDReq, wire.TypeRODReq, wire.TypeRUDCCReq, wire.TypeRODCCReq, wire.TypeCP:
 		return b[1]&byte(wire.FlagSYN) != 0
+	case wire.TypeRUDIReq:
+		return true
 	}
 	return false
 }

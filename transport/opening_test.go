@@ -6,6 +6,7 @@ import (
 	"net/netip"
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/uetkit/uetkit/internal/dgram"
 	"github.com/uetkit/uetkit/transport/internal/pds"
@@ -220,9 +221,14 @@ func TestOpeningSpreads(t *testing.T) {
 				if c.closed {
 					return
 				}
-				p.a.peers[p.toB].spread = spreadLost
+				for range spreadMisses {
+					p.a.learnPath(p.a.peers[p.toB].short, noPath, pds.PathLost)
+				}
+				if p.a.peers[p.toB].paths.spread.until <= seconds(p.now) {
+					t.Error("what is lost at path ports does not count")
+				}
 				p.a.learnPath(p.a.peers[p.toB].short, noPath, pds.PathGood)
-				if p.a.peers[p.toB].spread != spreadArrives {
+				if p.a.peers[p.toB].paths.spread != (spread{}) {
 					t.Error("what arrives at a path port does not count")
 				}
 			})
@@ -369,7 +375,9 @@ func TestOpeningReachesTheMainPort(t *testing.T) {
 			p := newPipe(t, change)
 			p.a.rng = rand.New(rand.NewPCG(seed, 1))
 			d, _ := aside(p)
-			p.a.peers[p.toB].via = d.Remote.Port()
+			p.a.peers[p.toB].via, p.a.peers[p.toB].by, p.a.peers[p.toB].turn = d.Remote.Port(), 1, 1
+			p.a.choosePaths(&p.a.peers[p.toB])
+			p.a.peers[p.toB].paths.spread = spread{until: 9}
 			for range 2 {
 				before := silences(p.a)
 				if after := p.untilMain(); after > before+2 {
@@ -377,8 +385,8 @@ func TestOpeningReachesTheMainPort(t *testing.T) {
 				}
 			}
 			p.a.PeerPaths(p.toB, wire.PathPortsOf([]uint16{4793, 60001}))
-			if q := &p.a.peers[p.toB]; q.via != 0 || q.turn != 0 || q.spread != spreadUntried {
-				t.Errorf("of the life before: %d, %d, %d", q.via, q.turn, q.spread)
+			if q := &p.a.peers[p.toB]; q.via != 0 || q.by != 0 || q.turn != 0 || q.paths.spread != (spread{}) {
+				t.Errorf("of the life before: %d, %d, %d, %v", q.via, q.by, q.turn, q.paths.spread)
 			}
 		}
 	})
@@ -429,4 +437,225 @@ func TestEvidenceFromPathPorts(t *testing.T) {
 	if suspects != 1 {
 		t.Errorf("%d suspects", suspects)
 	}
+}
+
+// Losses at path ports count only while nothing arrives there, and not for ever.
+func TestSpreadIsTriedAgain(t *testing.T) {
+	var s spread
+	now := time.Second
+	lose := func(n int) {
+		for range n {
+			s.learn(now, pds.PathLost)
+		}
+	}
+	lose(spreadMisses - 1)
+	s.learn(now, pds.PathGood)
+	if lose(spreadMisses - 1); s.until != 0 {
+		t.Fatalf("%v after %d losses in a row", s, spreadMisses-1)
+	}
+	for i, want := range []uint32{1, 2, 4, 8, 16, 32, 64, 64} {
+		if lose(2 * spreadMisses); s.until != seconds(now)+1+want {
+			t.Errorf("after %d rests: %v at %v, want %d s", i, s, now, want)
+		}
+		now = time.Duration(s.until) * time.Second
+	}
+}
+
+// deadMain carries packets both ways. The path between the main ports is dead; if alone is set all others are.
+func (p *pipe) deadMain(alone bool) {
+	dead := func(src, dst uint16) bool { return (src == 4793 && dst == 4793) != alone }
+	for again := true; again; {
+		again = false
+		for _, way := range [][2]*FEP{{p.a, p.b}, {p.b, p.a}} {
+			from, to := way[0], way[1]
+			from.Flush(p.now)
+			for from.Transmit(p.now, &p.d) {
+				again = true
+				at := netip.AddrPortFrom(from.cfg.Local.Addr(), from.local[p.d.Path].Port())
+				path := slices.IndexFunc(to.local, func(a netip.AddrPort) bool { return a == p.d.Remote })
+				if path < 0 {
+					p.t.Fatalf("a train goes to %v", p.d.Remote)
+				}
+				if !dead(at.Port(), p.d.Remote.Port()) {
+					to.Receive(p.now, &dgram.Datagram{Data: p.d.Data, Seg: p.d.Seg, Remote: at, Path: path})
+				}
+			}
+		}
+	}
+}
+
+// carried posts a message of n bytes, which b receives from a alone, and returns how many timeouts it takes.
+func (p *pipe) carried(n int, ordered, alone bool) (timeouts int) {
+	p.t.Helper()
+	p.post(p.b, Op{Kind: OpRecv, Peer: p.toA, RI: 15, Buf: make([]byte, n), Context: "r"})
+	p.post(p.a, Op{Kind: OpSend, Peer: p.toB, RI: 15, Buf: pattern(n, 1), Context: "s", Ordered: ordered})
+	for p.deadMain(alone); p.a.Busy() && timeouts < 200; timeouts++ {
+		p.now = p.a.NextTimeout()
+		if t := p.b.NextTimeout(); t != 0 && t < p.now {
+			p.now = t
+		}
+		p.a.Advance(p.now)
+		p.b.Advance(p.now)
+		p.deadMain(alone)
+	}
+	p.want(p.b, fmt.Sprintf("r ok len=%d", n))
+	p.want(p.a, "s ok")
+	return timeouts
+}
+
+// A FEP that cannot open by a path port of its peer opens by a port of its own: the peer is known by an address
+// that does not name its path ports, or nothing in packets names the target. The peer knows the source by its main
+// port. What opens next does so at once.
+func TestOpeningByAnotherPort(t *testing.T) {
+	for _, c := range []struct {
+		name   string
+		change func(*Config)
+		ports  bool // the address names the path ports
+	}{
+		{"text address", func(*Config) {}, false},
+		{"no CRC", func(c *Config) { c.NoCRC = true }, true},
+		{"no CRC, text address", func(c *Config) { c.NoCRC = true }, false},
+		{"sealed", secured(t, nil), false},
+		{"sealed, one RTT", func() func(*Config) {
+			sec := secured(t, nil)
+			return func(c *Config) { c.OneRTT = true; sec(c) }
+		}(), false},
+		{"credit", func(c *Config) { c.Congestion = RCCC }, false},
+	} {
+		for _, ordered := range []bool{false, true} {
+			for _, alone := range []bool{false, true} {
+				t.Run(fmt.Sprintf("%s, ordered %v, only the main path %v", c.name, ordered, alone), func(t *testing.T) {
+					p := newPipe(t, func(cfg *Config) { cfg.Paths = fourPorts; c.change(cfg) })
+					if c.ports {
+						p.a.PeerPaths(p.toB, wire.PathPortsOf(fourPorts))
+					}
+					first := p.carried(3000, ordered, alone)
+					if alone {
+						return
+					}
+					if first == 0 {
+						t.Error("the message took no timeout")
+					}
+					if by := p.a.peers[p.toB].by; by == 0 {
+						t.Error("nobody noted by which path the answer came")
+					}
+					if p.toA != p.b.book.byAddr[p.a.cfg.Local] || len(p.b.peers) != 2 {
+						t.Errorf("%d peers: the source is not known by its main port", len(p.b.peers))
+					}
+					p.carried(100_000, false, false) // by a PDC of its own
+				})
+			}
+		}
+	}
+}
+
+// What opens by another port begins with its NOOP if the last opening did, and data waits for the answer.
+func TestOpeningByAnotherPortAtOnce(t *testing.T) {
+	p := newPipe(t, func(cfg *Config) { cfg.Paths = fourPorts })
+	p.a.peers[p.toB].by = 2
+	p.post(p.a, Op{Kind: OpSend, Peer: p.toB, RI: 15, Buf: pattern(3000, 1), Context: "s"})
+	if !p.a.Transmit(p.now, &p.d) || p.d.Path != 2 || p.d.Remote != p.b.cfg.Local || len(p.d.Data) != wire.CPLen+wire.CRCLen {
+		t.Fatalf("%d bytes leave by path %d", len(p.d.Data), p.d.Path)
+	}
+	if c, _, err := wire.ParseCP(p.d.Data); err != nil || c.Ctl != wire.CtlNoop || c.Payload != 4793 || c.Flags&wire.FlagSYN == 0 {
+		t.Fatalf("%v, %v", c, err)
+	}
+	d := slices.Clone(p.d.Data)
+	if p.a.Transmit(p.now, &p.d) {
+		t.Fatalf("data leaves by path %d", p.d.Path)
+	}
+	p.b.Receive(p.now, &dgram.Datagram{Data: d, Remote: netip.AddrPortFrom(p.a.cfg.Local.Addr(), fourPorts[2])})
+	if !p.b.Transmit(p.now, &p.d) || p.d.Remote.Port() != fourPorts[2] {
+		t.Fatalf("the answer goes to %v", p.d.Remote)
+	}
+	p.a.Receive(p.now, &dgram.Datagram{Data: p.d.Data, Remote: p.b.cfg.Local, Path: 2})
+	if !p.a.Transmit(p.now, &p.d) {
+		t.Fatal("no data leaves after the answer")
+	}
+}
+
+// Any process of a host could name the port of another. Who takes known peers only believes it of the ports that
+// the peer's address names, and of packets that are sealed.
+func TestOpeningByAnotherPortOfAKnownPeer(t *testing.T) {
+	for _, c := range []struct {
+		name         string
+		sealed, path bool
+		want         bool
+	}{{"text address", false, false, false}, {"address", false, true, true}, {"sealed", true, false, true}} {
+		t.Run(c.name, func(t *testing.T) {
+			sec := secured(t, nil)
+			p := newPipe(t, func(cfg *Config) {
+				cfg.Paths, cfg.KnownPeersOnly = fourPorts, true
+				if c.sealed {
+					sec(cfg)
+				}
+			})
+			if c.path {
+				p.b.PeerPaths(p.toA, wire.PathPortsOf(fourPorts))
+			}
+			p.a.peers[p.toB].by = 2
+			p.post(p.a, Op{Kind: OpSend, Peer: p.toB, RI: 15, Buf: pattern(100, 1), Context: "s"})
+			if p.deadMain(false); (p.b.PDCs() == 1) != c.want || (p.b.Stats().Drops[DropUnknown] == 0) != c.want {
+				t.Errorf("%d PDCs, %d dropped", p.b.PDCs(), p.b.Stats().Drops[DropUnknown])
+			}
+		})
+	}
+}
+
+// The packets that follow a Start_PSN go first where it came from, and not at once to all ports.
+func TestOpeningStaysWhereItsStartIs(t *testing.T) {
+	sec := secured(t, nil)
+	p := newPipe(t, func(c *Config) { c.Paths, c.OneRTT = fourPorts, true; sec(c) })
+	p.a.PeerPaths(p.toB, wire.PathPortsOf(fourPorts))
+	p.a.peers[p.toB].via = 50002
+	p.post(p.a, Op{Kind: OpSend, Peer: p.toB, RI: 15, Buf: pattern(62<<10, 1), Context: "s"})
+	for p.a.Transmit(p.now, &p.d) {
+		if p.d.Remote.Port() != 50002 {
+			t.Fatalf("a packet goes to port %d", p.d.Remote.Port())
+		}
+		p.b.Receive(p.now, &dgram.Datagram{Data: p.d.Data, Seg: p.d.Seg, Remote: p.a.cfg.Local, Path: 2})
+	}
+	for p.b.Transmit(p.now, &p.d) {
+		p.a.Receive(p.now, &dgram.Datagram{Data: p.d.Data, Seg: p.d.Seg, Remote: netip.AddrPortFrom(p.b.cfg.Local.Addr(), 50002)})
+	}
+	went := map[uint16]int{}
+	for n := 0; p.a.Transmit(p.now, &p.d); n += (len(p.d.Data) + p.d.Seg - 1) / p.d.Seg {
+		if went[p.d.Remote.Port()]++; n < mainFirst && p.d.Remote.Port() != 50002 {
+			t.Errorf("packet %d goes to port %d", n, p.d.Remote.Port())
+		}
+	}
+	if len(went) != 3 {
+		t.Errorf("trains went to ports %v", went)
+	}
+}
+
+// PROBEs of a size go by a path of their PDC: with one port to the port of the peer that answered.
+func TestSizedProbeGoesByItsPDC(t *testing.T) {
+	for _, several := range []bool{false, true} {
+		p := newPipe(t, func(c *Config) {
+			if several || c.Local.Addr() == netip.MustParseAddr("198.18.0.2") {
+				c.Paths = fourPorts
+			}
+		})
+		p.a.PeerPaths(p.toB, wire.PathPortsOf(fourPorts))
+		p.carried(3000, false, false)
+		p.a.pds.Each(func(pdc *pds.PDC) { p.a.pds.ProbeSize(pdc, 0, 1000) })
+		n := 0
+		for p.a.Transmit(p.now, &p.d) {
+			if c, _, err := wire.ParseCP(p.d.Data); err == nil && c.Ctl == wire.CtlProbe && len(p.d.Data) > 1000 {
+				if n++; p.d.Path == 0 && p.d.Remote == p.b.cfg.Local {
+					t.Errorf("several ports %v: the PROBE goes by the dead path", several)
+				}
+			}
+		}
+		if n != 1 {
+			t.Errorf("%d PROBEs", n)
+		}
+	}
+}
+
+// One PSN of the window is left for the NOOP.
+func TestOpeningByAnotherPortWithAFullWindow(t *testing.T) {
+	p := newPipe(t, func(cfg *Config) { cfg.Paths = fourPorts })
+	p.carried(200_000, false, false)
 }

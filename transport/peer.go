@@ -1,6 +1,7 @@
 package transport
 
 import (
+	"maps"
 	"net/netip"
 	"slices"
 	"sort"
@@ -34,9 +35,9 @@ type peer struct {
 	pdcs   int32
 	opened int32 // those of pdcs that this side opened
 	ports  wire.PathPorts
-	via    uint16 // the port from which it answered after the last silence; 0: the main one
-	turn   uint8  // the path port whose turn it is when a PDC opens with many packets
-	spread spread
+	via    uint16     // the port from which it answered after the last silence; 0: the main one
+	by     uint8      // the path by which that answer came
+	turn   uint8      // the path port whose turn it is when a PDC opens with many packets
 	long   []*pds.PDC // RUD, for longer messages
 	rod    *pds.PDC   // for ordered messages
 	paths  *paths     // nil if there is one path, or none was chosen yet
@@ -70,7 +71,10 @@ type book struct {
 
 // paths chooses the local ports that packets to one peer leave from: spray for RUD, single
 // for ROD, which must stay in order.
-type paths struct{ spray, single cms.Paths }
+type paths struct {
+	spray, single cms.Paths
+	spread        spread // of the packets that open PDCs over the ports of the peer
+}
 
 // A lane is a PDC and the messages that wait for it. One of them, the first, may have
 // begun; after packets came back that the path does not carry, several. A lane fills one cache line.
@@ -177,6 +181,7 @@ func (f *FEP) maybeFree(id PeerID) {
 	if f.idem.table != nil {
 		f.idem.table.Forget(uint32(id))
 		delete(f.idem.queues, id)
+		maps.DeleteFunc(f.idem.asides, func(_ netip.AddrPort, at PeerID) bool { return at == id })
 	}
 	delete(f.book.byAddr, p.addr)
 	f.ses.Unhalt(uint32(id))

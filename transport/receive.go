@@ -285,11 +285,14 @@ func (f *FEP) dispatch(d *dgram.Datagram, b []byte, p *pds.PDC) {
 			f.dropInvalid(err)
 			return
 		}
+		f.rx.in.Main = f.heraldOf(&c)
 		if c.Flags&wire.FlagSYN != 0 && !f.maySYN() {
+			f.rx.in.Main = 0
 			return
 		}
 		f.rx.in.Small = false
 		p := f.pds.ReceiveCP(&f.rx.in, &c)
+		f.rx.in.Main = 0
 		f.heed()
 		if p != nil && p.Peer == 0 && !f.newSource(p) {
 			return
@@ -527,7 +530,14 @@ func (f *FEP) maySYN() bool {
 // mayTalk reports whether messages from this source are taken. If not it counts the drop.
 func (f *FEP) mayTalk() bool {
 	if f.cfg.KnownPeersOnly {
-		if id, ok := f.book.byAddr[f.rx.in.From]; !ok || !f.peers[id].known {
+		in := &f.rx.in
+		id, ok := f.book.byAddr[in.From]
+		if in.Main != 0 {
+			// In clear any process of that host could name the port of a peer.
+			id, ok = f.book.byAddr[netip.AddrPortFrom(in.From.Addr(), in.Main)]
+			ok = ok && (f.sec != nil || f.peers[id].hasPath(in.From.Port()))
+		}
+		if !ok || !f.peers[id].known {
 			f.drop(DropUnknown)
 			return false
 		}

@@ -84,7 +84,7 @@ func (f *FEP) openPacket(d *dgram.Datagram, b []byte) []byte {
 		f.drop(DropShort)
 		return nil
 	}
-	if aside && !opens(plain) {
+	if aside && !goesAside(plain) {
 		f.dropFrom(DropAuth)
 		return nil
 	}

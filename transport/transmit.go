@@ -328,6 +328,9 @@ func (f *FEP) fillAlone(now time.Duration, id PeerID, p *peer) bool {
 	}
 	path := 0
 	if f.form.chooses {
+		if f.heralds(p, pdc) {
+			return false
+		}
 		path = f.pathFor(now, p, pdc)
 	}
 	pdc.Push(now, piece.Piece{Msg: uint32(h), Len: uint32(bytes), Kind: piece.Last}, n+f.form.overhead, uint8(path))
@@ -428,8 +431,11 @@ func (f *FEP) drain(now time.Duration, p *peer, ln *lane) laneState {
 		// would leave single packets, which are acknowledged one by one and so stay single.
 		return laneBlocked
 	}
-	path := 0
+	path, herald := 0, false
 	if f.form.chooses {
+		if herald = f.heralds(p, pdc); herald {
+			pdc.Herald(now)
+		}
 		path = f.pathFor(now, p, pdc)
 	}
 	last := -1     // offset of this PDC's newest request in the train
@@ -437,9 +443,12 @@ func (f *FEP) drain(now time.Duration, p *peer, ln *lane) laneState {
 	state := laneDry
 	if pdc.Lost() {
 		var ok bool
-		if last, ok = f.drainLost(now, pdc, path); !ok {
+		if last, ok = f.drainLost(now, p, pdc, path, herald); !ok {
 			return laneMore
 		}
+	}
+	if herald && pdc.Silences() == 0 {
+		return laneBlocked // data waits for the answer: the main path was silent
 	}
 	closing := !pdc.Usable()
 	if closing && pdc.Mode() == wire.RUD {
@@ -529,26 +538,33 @@ func (f *FEP) smallHeader(pdc *pds.PDC, pc piece.Piece, b []byte) []byte {
 }
 
 // drainLost moves lost packets into the train. It returns the offset of the last request
-// among them, -1 if there is none. It returns false if a lost packet found no room.
-func (f *FEP) drainLost(now time.Duration, pdc *pds.PDC, path int) (last int, ok bool) {
+// among them, -1 if there is none. It returns false if a lost packet found no room. herald is what heralds said.
+func (f *FEP) drainLost(now time.Duration, p *peer, pdc *pds.PDC, path int, herald bool) (last int, ok bool) {
 	remote := pdc.Remote()
 	last = -1
 	for pdc.CanResend() {
 		n, isCP, _ := pdc.NextLost()
 		n -= f.form.overhead
-		class := classAgain
+		class, by := classAgain, path
 		switch {
 		case isCP:
-			class = classCtl
+			if class = classCtl; herald {
+				by = f.heraldPath(p, pdc)
+			}
+		case herald && pdc.Silences() == 0:
+			return last, true // drain says that it waits
 		case pdc.LostFresh():
 			class = classNew
 		}
-		if !f.fits(remote, path, n, class) {
+		if !f.fits(remote, by, n, class) {
 			return last, false
 		}
-		a := pdc.Resend(now, uint8(path))
-		b := f.join(remote, path, n, class)
+		a := pdc.Resend(now, uint8(by))
+		b := f.join(remote, by, n, class)
 		if isCP {
+			if herald {
+				f.herald(p, pdc, &a.CP, by)
+			}
 			f.sealed(a.CP.Append(b))
 			continue
 		}
@@ -623,7 +639,7 @@ func (f *FEP) pathFor(now time.Duration, p *peer, pdc *pds.PDC) int {
 		return p.paths.single.Pick(now)
 	}
 	if pdc.Silences() == 1 {
-		return pdc.HeardBy() // data and its answer passed there
+		return f.heardBy(now, p, pdc) // data and its answer passed there
 	}
 	if len(f.out.d.Data) > 0 && f.out.d.Remote == *pdc.Remote() {
 		return f.out.d.Path
@@ -641,15 +657,31 @@ func (f *FEP) ctlPath(now time.Duration, pdc *pds.PDC) int {
 	case !f.form.sprays:
 		return f.openPath(p, pdc)
 	case p.paths == nil:
-		return pdc.HeardBy()
+		return f.heardBy(now, p, pdc)
 	case pdc.Mode() == wire.ROD:
 		return p.paths.single.Pick(now)
 	case !pdc.Unanswered():
-		return pdc.HeardBy()
+		return f.heardBy(now, p, pdc)
 	case len(f.out.d.Data) > 0 && f.out.d.Remote == *pdc.Remote():
 		return f.out.d.Path
 	}
 	return p.paths.spray.Pick(now)
+}
+
+// heardBy is the path by which the peer was heard last. If that is the main path, and the peer answered from a path
+// port of its own, the main path is silent: packets of an open PDC go to the main port, and take another.
+func (f *FEP) heardBy(now time.Duration, p *peer, pdc *pds.PDC) int {
+	path := pdc.HeardBy()
+	if path != 0 || p.via == 0 {
+		return path
+	}
+	if p.paths == nil {
+		f.choosePaths(p)
+	}
+	if path = p.paths.spray.Pick(now); path == 0 {
+		path = p.paths.spray.Pick(now)
+	}
+	return path
 }
 
 // choosePaths gives a peer its choice of paths.
@@ -709,6 +741,18 @@ func (f *FEP) drainCtl(now time.Duration, pdc *pds.PDC) bool {
 	return true
 }
 
+// loosePath chooses the path of an answer that belongs to no PDC's queue: that of what it answers. But a padded
+// PROBE, and of a FEP with one port any control packet, takes a path of its PDC.
+func (f *FEP) loosePath(l *pds.Loose) int {
+	if wire.Type(l.B[0]>>3) == wire.TypeCP && (l.Pad > 0 || !f.form.sprays) {
+		c, _, _ := wire.ParseCP(l.B[:l.N])
+		if pdc := f.pds.Lookup(c.SPDCID); pdc != nil && pdc.Peer != 0 {
+			return f.ctlPath(f.now, pdc)
+		}
+	}
+	return int(l.Path)
+}
+
 // padding is what follows the header of a padded PROBE.
 var padding [9 << 10]byte
 
@@ -719,17 +763,20 @@ func (f *FEP) fillLoose() {
 		if l == nil {
 			return
 		}
-		n, class := int(l.N)+int(l.Pad)+f.form.wrap, classCtl
+		n, class, path := int(l.N)+int(l.Pad)+f.form.wrap, classCtl, int(l.Path)
 		if l.Pad > 0 {
 			class = classNew // a PROBE
 		}
-		if !f.fits(&l.Remote, int(l.Path), n, class) {
+		if f.form.chooses {
+			path = f.loosePath(l)
+		}
+		if !f.fits(&l.Remote, path, n, class) {
 			return
 		}
 		if f.notes != nil {
 			f.pds.Cause = looseCause(l)
 		}
-		b := append(f.join(&l.Remote, int(l.Path), n, class), l.B[:l.N]...)
+		b := append(f.join(&l.Remote, path, n, class), l.B[:l.N]...)
 		f.sealed(append(b, padding[:l.Pad]...))
 		f.pds.NextLoose()
 	}

@@ -138,7 +138,7 @@ func (e *eye) open(w *World, p *sim.Packet) []byte {
 	var outer [wire.OuterMax]byte
 	n := wire.PutOuter(&outer, &p.Src, &p.Dst, uint16(8+len(p.Data)))
 	e.buf = append(e.buf[:0], p.Data...)
-	// A packet that opens a PDC by a path port is sealed for the main port (docs/decisions/0061).
+	// A packet that opens a PDC by a path port, or a request of RUDI there, is sealed for the main port (docs/decisions/0061).
 	var main [wire.OuterMax]byte
 	var other []byte
 	for _, t := range w.Hosts {
@@ -150,7 +150,7 @@ func (e *eye) open(w *World, p *sim.Packet) []byte {
 	if why != tss.Good {
 		w.Failf("%s sends a packet that does not open: %v: %v", p.From.Name, why, h)
 	}
-	if second && (len(plain) < 2 || plain[1]&byte(wire.FlagSYN) == 0) {
+	if second && (len(plain) < 2 || plain[1]&byte(wire.FlagSYN) == 0 && wire.Type(plain[0]>>3) != wire.TypeRUDIReq) {
 		w.Failf("%s sends a packet to a path port that is sealed for the main one, and opens no PDC: % x", p.From.Name, plain)
 	}
 	return plain

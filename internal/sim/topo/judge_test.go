@@ -14,12 +14,13 @@ import (
 )
 
 var (
-	judge  = flag.String("judge", "", "TestJudge: play the cases whose names contain this, or all, and print the table of docs/congestion.md")
-	seed   = flag.Uint64("seed", 1, "TestJudge: the seed of the hashes, of the FEPs and of the permutations")
-	nic    = flag.Int("nic", 0, "TestJudge: how many bytes may wait in a host before its driver asks the FEP for more; 0 means no limit")
-	evs    = flag.Int("evs", 128, "TestJudge: the entropy values of a host")
-	paths  = flag.String("paths", "mixed", "TestJudge: how FEPs choose among paths: mixed, bitmap, list, reps or oblivious")
-	cmFile = flag.String("cm", "", "TestJudge: play this connection matrix of htsim on the fat tree that has its hosts")
+	judge   = flag.String("judge", "", "TestJudge: play the cases whose names contain this, or all, and print the table of docs/congestion.md")
+	seed    = flag.Uint64("seed", 1, "TestJudge: the seed of the hashes, of the FEPs and of the permutations")
+	nic     = flag.Int("nic", 0, "TestJudge: how many bytes may wait in a host before its driver asks the FEP for more; 0 means no limit")
+	evs     = flag.Int("evs", 128, "TestJudge: the entropy values of a host")
+	paths   = flag.String("paths", "mixed", "TestJudge: how FEPs choose among paths: mixed, bitmap, list, reps or oblivious")
+	slowest = flag.Bool("slowest", false, "TestJudge: also print what the packets of the slowest flow met")
+	cmFile  = flag.String("cm", "", "TestJudge: play this connection matrix of htsim on the fat tree that has its hosts")
 )
 
 const us = time.Microsecond
@@ -47,6 +48,9 @@ func by(c transport.Congestion) transport.Config {
 	return cfg
 }
 
+// bare is tuned without a CRC, so that packets cannot be trimmed.
+var bare = func() transport.Config { c := tuned; c.Trimming, c.NoCRC = false, true; return c }()
+
 // plain is a Config that does not know it.
 var plain = transport.Config{PayloadMTU: 4096, Trimming: true}
 
@@ -63,6 +67,7 @@ type trial struct {
 	host  func(int, *transport.Config)
 	m     func() Matrix
 	then  func(*Topology) // before the flows begin
+	text  bool            // peers are known by addresses that do not name their path ports
 	htsim string          // what htsim's NSCC does: mean / p99 / max in µs (resent)
 	limit time.Duration
 	// bounds are regression bounds: what TestJudge allows at seed 1, which is what seed 1 or the worst of
@@ -107,6 +112,9 @@ const (
 	dyingSpine  = "the same, 1 of 4 spines dies after 50 µs"
 	sealedSpine = "the same, sealed, 1 of 4 spines dead"
 	onePort     = "the same, 1 of 4 spines dead, half of the hosts have one port"
+	textSpine   = "the same, 1 of 4 spines dead, addresses without path ports"
+	textSealed  = "the same, 1 of 4 spines dead, addresses without path ports, sealed"
+	bareSpine   = "the same, 1 of 4 spines dead, no CRC, queues of 190 packets that drop"
 )
 
 // seal seals the packets of a host with the key of a cluster.
@@ -170,6 +178,9 @@ var trials = []trial{
 		m.Nodes = 32
 		return m
 	}, then: func(t *Topology) { t.KillSwitch(t.Tiers[1][0]) }, bounds: &bounds{max: 3.5, resent: .2}},
+	{name: textSpine, top: leafSpine, cfg: tuned, m: permutation(32), text: true, then: func(t *Topology) { t.KillSwitch(t.Tiers[1][0]) }, bounds: &bounds{max: 7, resent: .2}},
+	{name: textSealed, top: leafSpine, cfg: tuned, host: seal, m: permutation(32), text: true, then: func(t *Topology) { t.KillSwitch(t.Tiers[1][0]) }, bounds: &bounds{max: 7, resent: .2}},
+	{name: bareSpine, top: func() *Topology { return LeafSpine(*seed, 4, 8, 4, *evs, dropping) }, cfg: bare, m: permutation(32), then: func(t *Topology) { t.KillSwitch(t.Tiers[1][0]) }, bounds: &bounds{max: 7, resent: .2}},
 }
 
 // drawn are three networks that the seed draws, so that nothing is tuned to the cases above: fat trees and
@@ -213,6 +224,16 @@ func drawn() (all []trial) {
 // play plays a case.
 func (c *trial) play(t *testing.T) *Result {
 	t.Helper()
+	res, err := c.prepare(t).Play()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return res
+}
+
+// prepare makes the Run of a case.
+func (c *trial) prepare(t *testing.T) *Run {
+	t.Helper()
 	top := c.top()
 	if c.then != nil {
 		c.then(top)
@@ -222,15 +243,11 @@ func (c *trial) play(t *testing.T) *Result {
 	if cfg.PathChoice, ok = choices[*paths]; !ok {
 		t.Fatalf("-paths %s is no choice", *paths)
 	}
-	r, err := NewRun(top, Spec{Seed: *seed, Config: cfg, Host: c.host, Matrix: c.m(), NIC: *nic, Sample: 5 * us, Limit: c.limit})
+	r, err := NewRun(top, Spec{Seed: *seed, Config: cfg, Host: c.host, Matrix: c.m(), NIC: *nic, Sample: 5 * us, Limit: c.limit, TextAddresses: c.text})
 	if err != nil {
 		t.Fatal(err)
 	}
-	res, err := r.Play()
-	if err != nil {
-		t.Fatal(err)
-	}
-	return res
+	return r
 }
 
 const head = `| case | ideal | mean / p99 / max | max ÷ ideal | Jain | resent | for nothing | fullest queue, KB | never done | htsim NSCC |
@@ -276,6 +293,9 @@ func TestJudge(t *testing.T) {
 				begin := time.Now()
 				r := c.play(t)
 				fmt.Println(c.row(r))
+				if *slowest {
+					c.traceSlowest(t, r)
+				}
 				t.Logf("%s: %d trimmed, %d lost, %d marked; %d events in %v", c.name, r.Trimmed, r.Dropped, r.Marked, r.Events, time.Since(begin).Round(time.Millisecond))
 			}
 			continue

@@ -26,6 +26,8 @@ type Spec struct {
 	// NIC is how many bytes may wait in a host before its driver asks the FEP for more, as a full
 	// socket buffer would have it; 0 means no limit.
 	NIC int
+	// TextAddresses means that hosts know each other by addresses that do not name path ports.
+	TextAddresses bool
 	// Sample is how often the queues are looked at; 0 means never.
 	Sample time.Duration
 }
@@ -185,7 +187,9 @@ func (h *Host) post(kind transport.OpKind, f *FlowResult, buf []byte, tag int) e
 		if id, err = h.FEP.Peer(h.r.Hosts[peer].Node.Addr(), true); err != nil {
 			return err
 		}
-		h.FEP.PeerPaths(id, wire.PathPortsOf(h.r.Hosts[peer].FEP.Config().Paths))
+		if !h.r.spec.TextAddresses {
+			h.FEP.PeerPaths(id, wire.PathPortsOf(h.r.Hosts[peer].FEP.Config().Paths))
+		}
 		h.peers[peer] = id
 	}
 	err := h.FEP.Post(now, &transport.Op{

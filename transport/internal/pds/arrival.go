@@ -11,6 +11,9 @@ type Arrival struct {
 	Now time.Duration
 	// From is the address of the sender, which its packets and their answers go to.
 	From netip.AddrPort
+	// Main is the main port of the sender, by which it is known, if the packet came from another port
+	// and says so; else 0.
+	Main uint16
 	// Path is the path that an answer leaves by (S-PKT-03), as the owner numbers paths.
 	Path uint32
 
@@ -32,4 +35,12 @@ type Arrival struct {
 
 	// Waited is how long the packet is known to have waited on this side, not on the path.
 	Waited time.Duration
+}
+
+// source is the address by which the sender is known.
+func (in *Arrival) source() netip.AddrPort {
+	if in.Main == 0 {
+		return in.From
+	}
+	return netip.AddrPortFrom(in.From.Addr(), in.Main)
 }

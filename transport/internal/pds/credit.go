@@ -101,17 +101,17 @@ func (p *PDC) GiveCredit(credit uint32) {
 	}
 }
 
-// ctlOfCredit sends a control packet by the path that the peer was heard by.
+// ctlOfCredit sends a control packet by the path that the peer was heard by, as ACKs leave.
 func (p *PDC) ctlOfCredit(c wire.CP) {
 	p.t.credits[p.Slot].said = true
 	c.SPDCID, c.DPDCID = p.id, p.remoteID
-	path := uint32(p.tx.heardBy)
+	remote, path := p.remote, uint32(p.tx.heardBy)
 	if p.rx != nil {
-		path = p.rx.path
+		remote, path = p.rx.remote, p.rx.path
 	}
 	p.t.Stats.CPTx[c.Ctl]++
 	var a [32]byte
-	p.t.pushLoose(p.remote, path, c.Append(a[:0]))
+	p.t.pushLoose(remote, path, c.Append(a[:0]))
 }
 
 // RefuseCredit answers a CREDIT or CREDIT_REQ of a peer that is to do without (NACK 19).

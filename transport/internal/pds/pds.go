@@ -249,6 +249,9 @@ func (p *PDC) Remote() *netip.AddrPort { return &p.remote }
 // Outstanding is the number of PSNs that are sent and not finished.
 func (p *PDC) Outstanding() int { return int(p.tx.nxt.Sub(p.tx.una)) }
 
+// Flying is the number of packets in flight.
+func (p *PDC) Flying() int { return int(p.tx.flight) }
+
 // CCC is the congestion control context the PDC was opened with.
 func (p *PDC) CCC() CCC { return p.ccc }
 
@@ -524,6 +527,13 @@ func (t *Table) PeekLoose() *Loose {
 }
 
 // pushLoose queues a packet. It returns nil if there is no room.
+// SendLoose sends a control packet once, apart from the queue of its PDC.
+func (t *Table) SendLoose(remote netip.AddrPort, path uint32, c wire.CP) {
+	t.Stats.CPTx[c.Ctl]++
+	var a [32]byte
+	t.pushLoose(remote, path, c.Append(a[:0]))
+}
+
 func (t *Table) pushLoose(remote netip.AddrPort, path uint32, b []byte) *Loose {
 	if t.loose == nil {
 		t.loose = make([]Loose, maxLoose)

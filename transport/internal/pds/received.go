@@ -878,12 +878,12 @@ func (t *Table) findSyn(in *Arrival, h *wire.Req) *PDC {
 		return nil
 	}
 	l, ok := t.quar.find(in.Now, key)
-	if !ok && !secured && t.crowded(in.Now) && !t.owner.Known(in.From) {
+	if !ok && !secured && t.crowded(in.Now) && !t.owner.Known(in.source()) {
 		// In a flood nearly every SYN packet ends here. Whatever else is wrong with it can be
 		// said when there is room: nothing of this life was executed.
 		return t.noRoom(in, h)
 	}
-	fep := t.fepKey(in.From, h.SPDCID)
+	fep := t.fepKey(in.source(), h.SPDCID)
 	other := t.latest[fep] // with another Start_PSN
 	switch {
 	case ok && !l.refused && l.who == in.Who:
@@ -912,7 +912,7 @@ func (t *Table) findSyn(in *Arrival, h *wire.Req) *PDC {
 	case t.live >= t.cfg.MaxPDCs || src.pdcs >= t.cfg.MaxPDCsPerSource || t.quar.full(in.Now):
 		t.Stats.DropLimit++
 		return refuse(wire.NackNoPDCAvail)
-	case !t.owner.Known(in.From) && !t.roomForStranger(in.Now, src):
+	case !t.owner.Known(in.source()) && !t.roomForStranger(in.Now, src):
 		return t.noRoom(in, h)
 	}
 	if secured && !t.startAgreed(in, h, start) {
@@ -923,7 +923,7 @@ func (t *Table) findSyn(in *Arrival, h *wire.Req) *PDC {
 		t.Stats.DropLimit++
 		return refuse(wire.NackNoPDCAvail)
 	}
-	p = &PDC{t: t, id: id, remoteID: h.SPDCID, mode: h.Mode(), state: Established, start: start, remote: in.From, who: in.Who}
+	p = &PDC{t: t, id: id, remoteID: h.SPDCID, mode: h.Mode(), state: Established, start: start, remote: in.source(), who: in.Who}
 	p.tx.init(start) // UE 3.5.8: the return direction starts at the same PSN
 	p.expectReorder()
 	t.add(in.Now, p)

@@ -177,7 +177,7 @@ func (t *Table) otherStart(in *Arrival, h *wire.Req, start wire.PSN, p *PDC) {
 // asks for another Start_PSN.
 func (t *Table) startAgreed(in *Arrival, h *wire.Req, start wire.PSN) bool {
 	t.pend.expire(in.Now, t)
-	key := pendKey{t.fepKey(in.From, h.SPDCID), in.Who}
+	key := pendKey{t.fepKey(in.source(), h.SPDCID), in.Who}
 	e := t.pend.m[key]
 	zero := t.zeroRTT()
 	if e != nil && e.start == start || zero && !below(start, t.floor) {

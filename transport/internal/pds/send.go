@@ -74,7 +74,7 @@ type txDir struct {
 
 	longSince time.Duration // toolong.go: when the packet with PSN long was sent, 0 if there is none
 	long      wire.PSN
-	first     wire.PSN // if hasFirst: the NO_OP of knock
+	first     wire.PSN // if hasFirst: the NO_OP of knock, or the NOOP of Herald
 	pick      wire.PSN // the lost packet that NextLost found
 	voids     int32    // void packets that are not finished
 	safeHeard uint32   // when a PROBE as long as every path should carry was last answered, in µs; 0: never
@@ -198,7 +198,8 @@ func (p *PDC) mayPush() bool {
 	// UE 3.5.8: psn_offset has 12 bits. After a restamp, lost packets are sent before new
 	// ones. Otherwise a small new packet would overtake larger ones that wait for the
 	// window, and the target would see the messages in another order.
-	return p.remoteID != 0 || tx.nxt.Sub(p.start) <= 4000 && (tx.lost == 0 || p.renumberings == 0 && p.rebirths == 0)
+	// Where there are several paths one PSN of the window is left for the NOOP of Herald.
+	return p.remoteID != 0 || tx.nxt.Sub(p.start) <= 4000 && (p.t.cfg.Paths <= 1 || tx.nxt.Sub(tx.cack) < tx.window) && (tx.lost == 0 || p.renumberings == 0 && p.rebirths == 0)
 }
 
 // unasked reports whether the PDC is a 1-RTT opening whose target has not told its Start_PSN.
@@ -340,7 +341,7 @@ func (p *PDC) NextLost() (n int, isCP, ok bool) {
 	}
 	if tx.hasFirst && !tx.first.Before(tx.una) && tx.at(tx.first).state == pktLost && tx.first.Sub(tx.cack) <= tx.window {
 		tx.pick = tx.first
-		return int(tx.at(tx.first).size), false, true
+		return int(tx.at(tx.first).size), tx.at(tx.first).ctl != 0, true
 	}
 	for psn := tx.lostHint; psn != tx.nxt; psn++ {
 		if k := tx.at(psn); k.state == pktLost {

@@ -104,7 +104,24 @@ func (p *PDC) knock(now time.Duration) {
 	tx.first, tx.hasFirst = psn, true
 }
 
-// knocks reports whether the NO_OP of knock is in flight.
+// Herald gives a PDC that opens a NOOP, the smallest packet that opens one. It goes again before all others as
+// long as no target has answered. Nothing happens if the PDC has one already.
+func (p *PDC) Herald(now time.Duration) {
+	tx := &p.tx
+	if tx.hasFirst || p.remoteID != 0 || !p.initiator || tx.nxt.Sub(p.start) > 4000 {
+		return
+	}
+	tx.first, tx.hasFirst = tx.una, true
+	if tx.una == tx.nxt || tx.at(tx.una).ctl != 1+uint8(wire.CtlNoop) { // else Announce sent one
+		tx.first = tx.nxt
+		p.Push(now, piece.Piece{}, p.t.ctlNominal(), 0)
+		k := tx.at(tx.first)
+		k.ctl = 1 + uint8(wire.CtlNoop)
+		p.unsend(now, tx.first, k, CauseOpen)
+	}
+}
+
+// knocks reports whether the NO_OP of knock, or the NOOP of Herald, is in flight.
 func (p *PDC) knocks() bool {
 	tx := &p.tx
 	return tx.hasFirst && !tx.first.Before(tx.una) && tx.at(tx.first).state == pktFlight

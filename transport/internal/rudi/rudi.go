@@ -239,6 +239,15 @@ func (t *Table) Lost(id uint32) (pkt uint32, pc piece.Piece, ok bool) {
 	return 0, piece.Piece{}, false
 }
 
+// Tries is how often a packet that has no answer was sent.
+func (t *Table) Tries(id, pkt uint32) int {
+	p, i := t.find(id, pkt)
+	if i < 0 {
+		return 0
+	}
+	return p.out[i].tries
+}
+
 // Resend notes that a packet is sent again.
 func (t *Table) Resend(now time.Duration, id, pkt uint32) {
 	p, i := t.find(id, pkt)
