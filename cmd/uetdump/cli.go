@@ -233,7 +233,7 @@ func newCommand(cfg *Config, chosen *bool) *cobra.Command {
 	fl.SortFlags = false
 	fl.BoolVarP(&cfg.Verbose, "verbose", "v", false, "every header on a line of its own, with what follows from its fields")
 	fl.BoolVarP(&cfg.Hex, "hex", "x", false, "the bytes of each packet, from the PDS or security header on")
-	fl.BoolVarP(&cfg.Trailers, "crc", "r", false, "what is behind each packet: crc=ok, bad, none, cut, icv")
+	fl.BoolVarP(&cfg.Trailers, "crc", "r", false, "what is behind each packet: crc=ok, bad, none, cut, icv, ok-aside")
 	fl.BoolVarP(&cfg.JSON, "json", "J", false, "one JSON object a line")
 	fl.BoolVar(&cfg.UTC, "utc", false, "times in UTC, not of this host's zone")
 	fl.StringArrayVar(&of.ports, "port", []string{strconv.Itoa(wire.Port)}, "UDP port that is UET; may be given several times; all: every one")

@@ -2,6 +2,7 @@ package main
 
 import (
 	"net/netip"
+	"slices"
 	"time"
 
 	"github.com/uetkit/uetkit/transport/wire"
@@ -62,6 +63,7 @@ type decoder struct {
 	allPorts bool
 	keys     *keyring // nil: none
 	flows    map[flow]bool
+	mains    map[netip.Addr][]uint16 // the ports by which PDCs were opened with a host, the latest last
 	// Counters of frames that are not UET.
 	others uint64
 }
@@ -128,7 +130,11 @@ func (c *decoder) isUET(d *datagram, kind ifaceKind, seg int) bool {
 	first := d.body[:seg]
 	ok := wire.VerifyCRC(first, d.prefix(seg))
 	if wire.Type(first[0]>>3) == wire.TypeTSS {
-		_, ok = c.keys.open(d, first)
+		if _, ok = c.keys.open(d, first); !ok {
+			_, ok = c.openAside(d, first)
+		}
+	} else if !ok {
+		ok = c.aside(d, first)
 	}
 	if ok && len(c.flows) < maxFlows {
 		if c.flows == nil {
@@ -137,6 +143,77 @@ func (c *decoder) isUET(d *datagram, kind ifaceKind, seg int) bool {
 		c.flows[fl] = true
 	}
 	return ok
+}
+
+// A packet that opens a PDC, or a request of RUDI, may go to another port than the main one of its destination, with
+// the CRC or ICV for that one (docs/decisions/0047, 0061, 0068).
+
+// opens reports whether a packet in clear may open a PDC.
+func opens(b []byte) bool {
+	if len(b) < wire.PrologueLen {
+		return false
+	}
+	switch wire.Type(b[0] >> 3) {
+	case wire.TypeRUDReq, wire.TypeRODReq, wire.TypeRUDCCReq, wire.TypeRODCCReq, wire.TypeCP:
+		return b[1]&byte(wire.FlagSYN) != 0
+	}
+	return false
+}
+
+// goesAside reports whether a packet in clear may go aside.
+func goesAside(b []byte) bool {
+	return opens(b) || len(b) > 0 && wire.Type(b[0]>>3) == wire.TypeRUDIReq
+}
+
+// maxMains bounds the main ports of one host that are remembered.
+const maxMains = 16
+
+// opened notes the port where a packet went that opens a PDC and whose trailer verifies.
+func (c *decoder) opened(d *datagram, plain []byte) {
+	if d.native || !opens(plain) {
+		return
+	}
+	at, port := d.dst.Addr(), d.dst.Port()
+	have, known := c.mains[at]
+	if slices.Contains(have, port) || !known && len(c.mains) >= maxFlows {
+		return
+	}
+	if c.mains == nil {
+		c.mains = make(map[netip.Addr][]uint16)
+	}
+	if len(have) == maxMains {
+		have = have[1:]
+	}
+	c.mains[at] = append(have, port)
+}
+
+// toMain calls f with the datagram as it would be to each main port of its destination that is known, until f
+// returns true.
+func (c *decoder) toMain(d *datagram, f func(*datagram) bool) bool {
+	for _, port := range c.mains[d.dst.Addr()] {
+		if port == d.dst.Port() {
+			continue
+		}
+		e := *d
+		if e.dst = netip.AddrPortFrom(d.dst.Addr(), port); f(&e) {
+			return true
+		}
+	}
+	return false
+}
+
+// aside reports whether the CRC of a packet verifies for another port of its destination.
+func (c *decoder) aside(d *datagram, b []byte) bool {
+	return goesAside(b) && c.toMain(d, func(e *datagram) bool { return wire.VerifyCRC(b, e.prefix(len(b))) })
+}
+
+// openAside decrypts a packet that was sealed for another port of its destination.
+func (c *decoder) openAside(d *datagram, b []byte) (plain []byte, ok bool) {
+	ok = c.toMain(d, func(e *datagram) bool {
+		plain, ok = c.keys.open(e, b)
+		return ok && goesAside(plain)
+	})
+	return plain, ok
 }
 
 // packet reads the headers of p.
@@ -154,8 +231,13 @@ func (c *decoder) packet(p *packet, d *datagram, kind ifaceKind) {
 		if p.more {
 			p.tail = trailerCut
 		}
-		if p.tail == trailerBad && p.trimmed() {
+		switch {
+		case p.tail == trailerOK:
+			c.opened(d, b)
+		case p.tail == trailerBad && p.trimmed():
 			p.tail = trailerTrimmed
+		case p.tail == trailerBad && c.aside(d, b):
+			p.tail = trailerAside
 		}
 		if p.tail != trailerNone && p.tail != trailerTrimmed {
 			left := max(0, p.len-wire.CRCLen)
@@ -179,6 +261,9 @@ func (c *decoder) packet(p *packet, d *datagram, kind ifaceKind) {
 		p.tail = trailerICVBad
 		if plain, ok := c.keys.open(d, b); ok {
 			p.tail, p.plain, p.msg = trailerICVOK, plain, parseMessage(plain)
+			c.opened(d, plain)
+		} else if plain, ok := c.openAside(d, b); ok {
+			p.tail, p.plain, p.msg = trailerICVAside, plain, parseMessage(plain)
 		}
 	}
 }

@@ -266,6 +266,8 @@ func (p *printer) notes(k *packet) string {
 	s := ""
 	if p.cfg.Trailers || k.tail == trailerBad || k.tail == trailerICVBad {
 		s += " crc=" + strings.ReplaceAll(k.tail.String(), " ", "-")
+	} else if k.tail == trailerAside || k.tail == trailerICVAside {
+		s += " aside" // not to the main port, whose CRC or ICV it has
 	}
 	if k.tail == trailerTrimmed {
 		s += " trimmed"

@@ -18,9 +18,11 @@ const (
 	trailerICVOK                // it verifies
 	trailerICVBad
 	trailerTrimmed // a switch cut it off, with the payload
+	trailerAside   // a CRC that verifies for the main port of the destination, as of a packet that goes aside
+	trailerICVAside
 )
 
-var trailerNames = [...]string{"none", "ok", "bad", "cut", "icv", "icv ok", "icv bad", "trimmed"}
+var trailerNames = [...]string{"none", "ok", "bad", "cut", "icv", "icv ok", "icv bad", "trimmed", "ok aside", "icv ok aside"}
 
 func (t trailer) String() string { return trailerNames[t] }
 

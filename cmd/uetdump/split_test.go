@@ -155,3 +155,63 @@ func TestTrimmedPacket(t *testing.T) {
 		}
 	}
 }
+
+// A packet that opens a PDC by another port of its target has the CRC or ICV for the main port, and is not damaged.
+// It is told by the port where one arrived before. No other packet has it.
+func TestPacketsThatGoAside(t *testing.T) {
+	for _, sealed := range []bool{false, true} {
+		f := &film{t: t}
+		c := &decoder{}
+		if sealed {
+			f.seal = sealedBy(t, 1)
+			c.keys, _ = parseKeys([]byte(sealedKeys))
+		}
+		a, b := f.pair("192.0.2.1:40001", "192.0.2.2:40002", 5)
+		read := func(crcFor, to string, pkt []byte) string {
+			t.Helper()
+			b.at = netip.MustParseAddrPort(crcFor)
+			ip := f.datagram(a.at, b.at, pkt)
+			binary.BigEndian.PutUint16(ip[22:], netip.MustParseAddrPort(to).Port())
+			tail := "not UET"
+			c.frame(&frame{n: 1, at: began, link: layers.LinkTypeRaw, data: ip, len: len(ip)}, func(p *packet) { tail = p.tail.String() })
+			return tail
+		}
+		syn := a.req(0, 1, 0, 100, 100, 0, -1)
+		a.known = true
+		other := a.req(1, 1, 0, 100, 100, 0, -1)
+		rudi := append(wire.RUDIHdr{Type: wire.TypeRUDIReq, Next: wire.NextReqStd, PktID: 7}.Append(nil), make([]byte, wire.ReqStdLen)...)
+		ok, aside, not := "ok", "ok aside", "not UET"
+		if sealed {
+			ok, aside = "icv ok", "icv ok aside"
+		}
+		const main, path = "192.0.2.2:40002", "192.0.2.2:50001"
+		for i, s := range []struct {
+			crcFor, to string
+			pkt        []byte
+			want       string
+		}{
+			{main, path, syn, not}, // nothing tells the main port
+			{main, main, syn, ok},
+			{main, path, syn, aside},
+			{main, "192.0.2.2:50002", rudi, aside},
+			{main, "192.0.2.2:50003", other, not},
+			{"192.0.2.2:40009", "192.0.2.2:50004", syn, not},
+			{"192.0.2.2:50005", "192.0.2.2:50005", syn, ok},
+		} {
+			if got := read(s.crcFor, s.to, s.pkt); got != s.want {
+				t.Errorf("sealed %v, packet %d: %s, want %s", sealed, i, got, s.want)
+			}
+		}
+		if s := (&printer{cfg: &Config{}}).notes(&packet{tail: trailerAside}); s != " aside" {
+			t.Errorf("%q", s)
+		}
+		for i := range 100 { // the ports that are remembered are few
+			p := a.at
+			d := &datagram{src: p, dst: netip.AddrPortFrom(b.at.Addr(), uint16(1000+i))}
+			c.opened(d, syn)
+		}
+		if n := len(c.mains[b.at.Addr()]); n != maxMains {
+			t.Errorf("%d ports are remembered", n)
+		}
+	}
+}
