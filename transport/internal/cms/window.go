@@ -178,7 +178,9 @@ type Window struct {
 	targetInv uint32 // 2³²/target, 0 if not yet computed
 	saved     int32  // cwnd before destination flow control, 0 if that is not in force
 
-	_ [20]byte // so that the heap puts it at a cache line
+	taken int32 // what trimmed packets took from the window since the last cut, and OnPassed did not give back
+
+	_ [16]byte // so that the heap puts it at a cache line
 }
 
 // New returns the window of a new CCC.
@@ -359,8 +361,23 @@ func (w *Window) OnNack(_ time.Duration, n int, trimmed bool) {
 	w.leave(int64(n))
 	if trimmed {
 		w.trimmed = 2 // this round, which may be about to end, and the next
+		was := w.cwnd
 		w.lose(int64(n))
+		w.taken += int32(was - w.cwnd)
 	}
+}
+
+// OnPassed tells that packets of n nominal bytes that a switch had trimmed, not the last one of the path, arrived when they were
+// sent again by another path. rtt is the round trip of the ACK that says so, which is not marked. If that is short the trimmed packets
+// met the queue of a path that is slower than the others, not one of all: the window gets back what they took from it.
+func (w *Window) OnPassed(n int, rtt time.Duration) {
+	if rtt-w.base >= w.target {
+		return
+	}
+	back := min(int64(n), int64(w.taken))
+	w.taken -= int32(back)
+	w.cwnd = min(w.cwnd+back, int64(w.ceil))
+	w.lost -= uint32(min(back, int64(w.lost)))
 }
 
 // OnGone takes n nominal bytes out of flight. It is no sign of congestion.
@@ -528,7 +545,7 @@ func (w *Window) decrease(now, queue, standing time.Duration) bool {
 // further, and ends fast increase.
 func (w *Window) cut(n int64) {
 	w.cwnd = max(min(n, w.cwnd), int64(w.mtu))
-	w.inc = 0
+	w.inc, w.taken = 0, 0
 	w.fast, w.fiCount, w.clean = false, 0, 0
 }
 

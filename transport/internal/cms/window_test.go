@@ -1042,3 +1042,31 @@ func TestTakenWidensTheWindow(t *testing.T) {
 		t.Errorf("window %d in spite of a queue", got)
 	}
 }
+
+// What trimmed packets took from the window comes back when they pass by another path without a queue, but no more
+// than that, and nothing from before a cut.
+func TestWindowPassed(t *testing.T) {
+	s := newScript(t, Config{Trims: true})
+	s.rounds(3, 60*us)
+	full := s.w.Window()
+	trim := func() {
+		s.fill()
+		for range 20 {
+			s.w.OnNack(s.now, s.mtu, true)
+		}
+		s.want(full-20*s.mtu, 0)
+	}
+	trim()
+	s.w.OnPassed(20*s.mtu, s.w.base+s.w.target) // the other paths have a queue, too
+	s.want(full-20*s.mtu, 0)
+	s.w.OnPassed(15*s.mtu, 60*us)
+	if s.want(full-5*s.mtu, 0); s.w.lost != uint32(5*s.mtu) {
+		t.Errorf("%d bytes count as lost, want %d", s.w.lost, 5*s.mtu)
+	}
+	s.w.OnPassed(20*s.mtu, 60*us)
+	s.want(full, 0)
+	trim()
+	s.w.cut(int64(full / 2))
+	s.w.OnPassed(20*s.mtu, 60*us)
+	s.want(full/2, 0)
+}

@@ -78,6 +78,9 @@ func (p *PDC) oddArrival(now time.Duration, k *txPkt, echo, certain bool) {
 	tx := &p.tx
 	p.noteSpurious(now, k, echo, certain)
 	p.pathNews(k, PathGood)
+	if k.tries == 1 && k.cause == nacked(wire.NackTrimmed) && p.t.cfg.Paths > 1 {
+		p.t.passed += int(k.size)
+	}
 	if over := int32(tx.topSeq - k.seq); over > 0 && k.hole != 0 && k.tries == 0 && uint32(over) >= tx.reorder {
 		// The packet was missing when later ones had arrived, and was not sent again: the
 		// path reordered it.
@@ -300,6 +303,7 @@ func (t *Table) ReceiveAckOf(in *Arrival, p *PDC, a *wire.Ack, rsp *wire.Rsp) *P
 	before := tx.una
 	state := a.NSCC()
 	seen := tx.newest(state)
+	t.passed = 0
 	// The packet that the ACK names.
 	if k := p.named(a, before); k != nil && k.state != pktFinished {
 		// UE 3.5.20.3: it must be certain which transmission was answered. If RETX is not
@@ -417,6 +421,11 @@ func (p *PDC) acked(in *Arrival, before wire.PSN, newly int, rtt time.Duration, 
 		p.taken()
 	}
 	p.reported(now, newly, rtt, ce, s.CwndPend(), s.RestoreCwnd())
+	if n := p.t.passed; n > 0 {
+		if c, ok := p.ccc.(Unequal); ok && rtt > 0 && !ce {
+			c.OnPassed(n, rtt)
+		}
+	}
 	if newly > 0 || tx.una != before {
 		tx.progress = now
 		tx.probes, tx.rtos = 0, 0

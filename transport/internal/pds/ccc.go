@@ -43,3 +43,10 @@ type CCC interface {
 	Window() int
 	InFlight() int
 }
+
+// Unequal is what a CCC has beyond a CCC if it heeds that paths differ.
+type Unequal interface {
+	// OnPassed tells, after OnAck, that packets of n nominal bytes arrived that a switch had trimmed before the
+	// last hop, and that were sent once more. The ACK has a round trip, rtt, and no congestion mark.
+	OnPassed(n int, rtt time.Duration)
+}

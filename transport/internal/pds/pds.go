@@ -279,6 +279,7 @@ type Table struct {
 	lives     map[lifeKey]*PDC // of targets
 	latest    map[fepKey]*PDC  // the same, whatever their Start_PSN
 	lastSyn   *PDC             // the PDC that the latest SYN packet found
+	passed    int              // bytes of packets that were trimmed and passed by another path, of the ACK that is being processed
 	sources   map[netip.Addr]*sourceCount
 	unknown   int       // target PDCs of addresses the application never named
 	pending   int       // target PDCs that are neither proven nor known

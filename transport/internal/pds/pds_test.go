@@ -51,6 +51,7 @@ type fixedCCC struct {
 	trimmed          int // trimmed bytes of nacked
 	spurious, taken  int
 	acked            int
+	passed           int
 }
 
 func (c *fixedCCC) CanSend(n int) bool { return c.inFlight+n <= c.window }
@@ -75,11 +76,12 @@ func (c *fixedCCC) OnNack(_ time.Duration, n int, trimmed bool) {
 		c.trimmed += n
 	}
 }
-func (c *fixedCCC) OnGone(n int)        { c.inFlight -= n }
-func (c *fixedCCC) SRTT() time.Duration { return c.srtt }
-func (c *fixedCCC) RTO() time.Duration  { return 5 * time.Millisecond }
-func (c *fixedCCC) Window() int         { return c.window }
-func (c *fixedCCC) InFlight() int       { return c.inFlight }
+func (c *fixedCCC) OnPassed(n int, _ time.Duration) { c.passed += n }
+func (c *fixedCCC) OnGone(n int)                    { c.inFlight -= n }
+func (c *fixedCCC) SRTT() time.Duration             { return c.srtt }
+func (c *fixedCCC) RTO() time.Duration              { return 5 * time.Millisecond }
+func (c *fixedCCC) Window() int                     { return c.window }
+func (c *fixedCCC) InFlight() int                   { return c.inFlight }
 
 func testConfig() Config {
 	return Config{

@@ -301,3 +301,43 @@ func TestNackTrimmedThatIsOldPutsOffNothing(t *testing.T) {
 		t.Errorf("a PROBE or an RTO after %v", took)
 	}
 }
+
+// A packet that was trimmed before the last hop and arrived when it was sent once more by another path says that
+// the path was slow, if its ACK has a round trip and no mark.
+func TestTrimmedPassesByAnotherPath(t *testing.T) {
+	for _, c := range []struct {
+		name  string
+		paths int
+		code  wire.NackCode
+		flags wire.Flags
+		again bool
+		want  int
+	}{
+		{"passed", 8, wire.NackTrimmed, wire.AckFlagRETX, false, 1000},
+		{"one path", 1, wire.NackTrimmed, wire.AckFlagRETX, false, 0},
+		{"last hop", 8, wire.NackTrimmedLastHop, wire.AckFlagRETX, false, 0},
+		{"marked", 8, wire.NackTrimmed, wire.AckFlagRETX | wire.AckFlagM, false, 0},
+		{"trimmed twice", 8, wire.NackTrimmed, wire.AckFlagRETX, true, 0},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			x := newTable(t, func(cfg *Config) { cfg.Paths = c.paths })
+			x.p = x.tab.Open(x.now, 1, peerAddr, wire.RUD, x.ccc)
+			x.push(3)
+			x.now += time.Millisecond
+			x.ack(0, 0)
+			x.nack(c.code, 1, 0)
+			x.wantResend(1)
+			x.now += time.Millisecond
+			if c.again {
+				x.nack(c.code, 1, 0)
+				x.wantResend(1)
+				x.now += time.Millisecond
+			}
+			x.ack(1, 1, flag(c.flags))
+			x.ack(2, 2)
+			if x.ccc.passed != c.want {
+				t.Errorf("the window heard of %d bytes, want %d", x.ccc.passed, c.want)
+			}
+		})
+	}
+}
