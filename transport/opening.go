@@ -162,6 +162,7 @@ func (f *FEP) herald(p *peer, pdc *pds.PDC, c *wire.CP, path int) {
 		*c = name
 	}
 	if pdc.Silences() > 0 {
+		name.Flags |= wire.FlagRETX
 		for range heraldCopies {
 			f.pds.SendLoose(p.addr, uint32(1+f.rng.IntN(len(f.cfg.Paths)-1)), name)
 		}
