@@ -146,7 +146,7 @@ func (c *decoder) isUET(d *datagram, kind ifaceKind, seg int) bool {
 }
 
 // A packet that opens a PDC, or a request of RUDI, may go to another port than the main one of its destination, with
-// the CRC or ICV for that one (docs/decisions/0047, 0061, 0068).
+// the CRC or ICV for that one (docs/decisions/0047, 0061, 0066).
 
 // opens reports whether a packet in clear may open a PDC.
 func opens(b []byte) bool {

@@ -281,7 +281,7 @@ func (l *ledger) sent(now time.Duration, r *record, p *sim.Packet) {
 		at = to.Addr() // decision 47: a packet that opens a PDC names the main port, wherever it goes
 	}
 	if to != nil && len(p.Data) > 0 && wire.Type(p.Data[0]>>3) == wire.TypeRUDIReq {
-		at = to.Addr() // decision 68: so does a request of RUDI
+		at = to.Addr() // decision 66: so does a request of RUDI
 	}
 	if !w.spec.NoCRC && l.eye == nil && !crcOK(p.Src, at, p.Data) {
 		w.Failf("%s sends a wrong CRC: %s", h.Name(), &r.reading)
