@@ -276,6 +276,8 @@ func (c *Config) check() error {
 		return bad("BaseRTT is negative", c.BaseRTT)
 	case c.RTOInit > c.RTOMax:
 		return bad("RTOInit above RTOMax", c.RTOInit)
+	case c.RendezvousMin > 0 && !c.Datagram && c.MaxPDCs < LeastRendezvousPDCs:
+		return fmt.Errorf("%w: %d, at least %d", ErrFewPDCs, c.MaxPDCs, LeastRendezvousPDCs)
 	case c.Lanes < 0 || c.Lanes > 16:
 		return bad("Lanes must be 1 to 16", c.Lanes)
 	}

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -257,6 +258,89 @@ func TestRequestsOfARead(t *testing.T) {
 	if want := []int{1024, 1024, 1024, 1024, 904}; !slices.Equal(asked, want) || !slices.Equal(came, want) {
 		t.Errorf("asked for %v, came %v, want %v", asked, came, want)
 	}
+}
+
+// S-RDV, S-SEG-05: an ordered message is announced by ROD. Its payload is read by RUD (the order is that of the
+// announcement), on a PDC that no message and no other read uses.
+func TestPayloadOfAnOrderedMessageIsReadByRUD(t *testing.T) {
+	p := newPipe(t, func(c *Config) { c.DeferrableMin, c.RendezvousMin = -1, 64<<10 })
+	list := p.requests()
+	const long, messages = 70_000, 3
+	mem := pattern(5000, 1)
+	readable(t, p.a, 5, mem)
+	for i := range messages {
+		for _, side := range []struct {
+			from, to *FEP
+			peer     PeerID
+		}{{p.a, p.b, p.toB}, {p.b, p.a, p.toA}} {
+			for tag, n := range []int{long, 100, 30_000} {
+				name := fmt.Sprintf("%d %d", i, tag)
+				p.post(side.to, Op{Kind: OpTRecv, Tag: uint64(tag), Buf: make([]byte, n), Context: name + " received"})
+				p.post(side.from, Op{Kind: OpTSend, Peer: side.peer, RI: 15, Tag: uint64(tag), Buf: make([]byte, n), Ordered: tag == 0, Context: name})
+			}
+		}
+		p.post(p.b, Op{Kind: OpRead, Peer: p.toA, RI: 15, Key: 5, Buf: make([]byte, len(mem)), Context: "read"})
+	}
+	for range 50 {
+		p.exchange()
+		p.now += time.Millisecond
+		p.a.Advance(p.now)
+		p.b.Advance(p.now)
+	}
+	for _, f := range []*FEP{p.a, p.b} {
+		got := p.events(f)
+		for _, e := range got {
+			if !strings.Contains(e, " ok") {
+				t.Errorf("event %q", e)
+			}
+		}
+		if want := 6 * messages; len(got) != want && len(got) != want+messages {
+			t.Errorf("%d events: %q", len(got), got)
+		}
+	}
+	type pdc struct {
+		from *FEP
+		id   uint16
+	}
+	pulls, others := map[pdc]bool{}, map[pdc]string{}
+	var announced, asked [2]int
+	for _, x := range *list {
+		if x.pds.Next != wire.NextReqStd {
+			continue // what is returned goes by the PDC of the read
+		}
+		at, side := pdc{x.from, x.pds.SPDCID}, 0
+		if x.from == p.b {
+			side = 1
+		}
+		switch {
+		case x.ses.Opcode == wire.OpRendezvousTSend:
+			if announced[side]++; x.pds.Type != wire.TypeRODReq {
+				t.Errorf("an ordered message is announced by %v", x.pds.Type)
+			}
+			others[at] = "an announcement"
+		case x.ses.Opcode == wire.OpRead && x.ses.Match != 5:
+			if asked[side]++; x.pds.Type != wire.TypeRUDReq {
+				t.Errorf("the payload of an ordered message is asked for by %v", x.pds.Type)
+			}
+			pulls[at] = true
+		default:
+			others[at] = x.ses.Opcode.String()
+		}
+	}
+	for side := range announced {
+		if announced[side] != messages || asked[side] < messages*long/1024 {
+			t.Errorf("side %d: %d announcements and %d reads", side, announced[side], asked[side])
+		}
+	}
+	if len(pulls) != 2 {
+		t.Errorf("payload is read by %d PDCs, want one of each side", len(pulls))
+	}
+	for at := range pulls {
+		if what := others[at]; what != "" {
+			t.Errorf("PDC %d reads payload, and has %s", at.id, what)
+		}
+	}
+	p.checkIdle()
 }
 
 // F18: long messages that have their receives arrive although messages posted before them

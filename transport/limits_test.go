@@ -1,7 +1,9 @@
 package transport
 
 import (
+	"errors"
 	"math/rand/v2"
+	"net/netip"
 	"runtime"
 	"testing"
 	"time"
@@ -108,6 +110,24 @@ func TestF18ReceivedBehindRefused(t *testing.T) {
 		}
 		if p.a.Stats().NacksRx[wire.NackNoSESMsgAvail] == 0 {
 			t.Error("nothing was refused")
+		}
+	}
+}
+
+// A FEP that announces messages needs PDCs by which they are read.
+func TestRendezvousNeedsPDCs(t *testing.T) {
+	for _, c := range []struct {
+		pdcs, least int
+		datagram    bool
+		want        error
+	}{
+		{1, 0, false, nil}, {1, 1, false, ErrFewPDCs}, {LeastRendezvousPDCs - 1, 1, false, ErrFewPDCs}, {LeastRendezvousPDCs - 1, -1, false, nil},
+		{LeastRendezvousPDCs - 1, 1, true, nil}, {LeastRendezvousPDCs, 1, false, nil}, {0, 1, false, nil},
+	} {
+		cfg := Config{Local: netip.MustParseAddrPort("198.18.0.1:4793"), Datagram: c.datagram}
+		cfg.MaxPDCs, cfg.RendezvousMin = c.pdcs, c.least
+		if _, err := New(cfg, rand.New(rand.NewPCG(1, 1))); !errors.Is(err, c.want) {
+			t.Errorf("%+v: %v", c, err)
 		}
 	}
 }

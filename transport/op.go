@@ -80,6 +80,11 @@ type AMO = ses.AMO
 // MaxAtomic bounds the operands of an atomic operation, in bytes.
 const MaxAtomic = ses.MaxAtomic
 
+// LeastRendezvousPDCs is the least MaxPDCs of a FEP that announces messages. Two FEPs that announce to each other have
+// six PDCs: each opens one for short messages, one for long or ordered ones, and one by which it reads what the
+// other has announced. Without the last two FEPs whose messages have no room wait for each other for ever.
+const LeastRendezvousPDCs = 6
+
 // The errors of Post and Open. The operation was not accepted and causes no Event.
 var (
 	ErrFull    = errors.New("transport: no room for another operation now")
@@ -94,6 +99,9 @@ var (
 	// ErrHalted says that an ordered message to the peer failed before (Config.Halt).
 	ErrHalted = errors.New("transport: an ordered message to the peer failed before")
 	ErrNoKey  = errors.New("transport: no valid key to seal with")
+
+	// ErrFewPDCs is New's: RendezvousMin is set, and MaxPDCs is below LeastRendezvousPDCs.
+	ErrFewPDCs = errors.New("transport: MaxPDCs is too small for rendezvous sends")
 
 	// The errors of Register.
 	ErrKey      = errors.New("transport: memory key with a reserved bit, or OPTIMIZED with an RKEY above 4095")

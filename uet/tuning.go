@@ -96,7 +96,8 @@ type Tuning struct {
 	// where receivers are often behind with long messages. Datagrams (FI_EP_DGRAM) ignore it.
 	RendezvousMin int
 	// MaxPDCs limits the PDCs of the endpoint, MaxPDCsPerPeer those that one peer may open.
-	// Default 60,000 and 4,096. Lower them where memory is short.
+	// Default 60,000 and 4,096. Lower them where memory is short. With RendezvousMin MaxPDCs is at least 6;
+	// peers that send to each other by rendezvous at the same time need 6 each.
 	MaxPDCs, MaxPDCsPerPeer int
 
 	// KeepSlice leaves the scheduler's slice of the caller's threads as it is. By default a thread
@@ -185,6 +186,9 @@ func (t *Tuning) check() error {
 		if n.v < 0 {
 			return fmt.Errorf("uet: Tuning.%s %d is negative", n.name, n.v)
 		}
+	}
+	if t.RendezvousMin > 0 && t.MaxPDCs > 0 && t.MaxPDCs < transport.LeastRendezvousPDCs {
+		return fmt.Errorf("uet: Tuning.MaxPDCs %d is below %d, which RendezvousMin needs", t.MaxPDCs, transport.LeastRendezvousPDCs)
 	}
 	if t.Congestion > NSCCAndRCCC {
 		return fmt.Errorf("uet: Tuning.Congestion %v is none", t.Congestion)

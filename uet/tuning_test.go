@@ -92,7 +92,14 @@ func TestTuningIsChecked(t *testing.T) {
 // The defaults that a check compares with are those of the FEP: it refuses a value just
 // beyond the default of another knob.
 func TestTuningDefaults(t *testing.T) {
-	local := netip.MustParseAddrPort("192.0.2.1:4793")
+	fits := func(tuned Tuning, want bool) {
+		t.Helper()
+		cfg := tuned.fep()
+		cfg.Local = netip.MustParseAddrPort("192.0.2.1:4793")
+		if _, err := transport.New(cfg, rng()); (err == nil) != want || (tuned.check() == nil) != want {
+			t.Errorf("%+v: the FEP says %v, we %v", tuned, err, tuned.check())
+		}
+	}
 	for _, c := range []struct {
 		first, most time.Duration
 		fits        bool
@@ -102,11 +109,10 @@ func TestTuningDefaults(t *testing.T) {
 		{0, defaultRTOMin, true},
 		{0, defaultRTOMin - 1, false},
 	} {
-		tuned := Tuning{RTOMin: c.first, RTOMax: c.most}
-		cfg := tuned.fep()
-		cfg.Local = local
-		if _, err := transport.New(cfg, rng()); (err == nil) != c.fits || (tuned.check() == nil) != c.fits {
-			t.Errorf("%v to %v: the FEP says %v, we %v", c.first, c.most, err, tuned.check())
-		}
+		fits(Tuning{RTOMin: c.first, RTOMax: c.most}, c.fits)
+	}
+	for pdcs := range 9 {
+		fits(Tuning{MaxPDCs: pdcs}, true)
+		fits(Tuning{MaxPDCs: pdcs, RendezvousMin: 1}, pdcs == 0 || pdcs >= 6)
 	}
 }
