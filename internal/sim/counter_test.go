@@ -43,11 +43,20 @@ func count(t *testing.T, tallies int) {
 				}
 			}
 			w.Run(200 * us)
-			if i := 1 + 2*round; round%2 == 1 && i <= clients {
+			if i := 2*round - 1; round%2 == 1 && i < clients {
 				for k := i; k < min(i+4, clients); k += 2 {
 					w.Hosts[k].Crash(false)
 				}
 			}
+		}
+		killed := 0
+		for _, h := range w.Hosts[1:] {
+			if !h.Up() {
+				killed++
+			}
+		}
+		if killed != clients/2 {
+			t.Fatalf("%d of %d clients were killed", killed, clients)
 		}
 		w.Heal()
 		w.Settle(20 * time.Second)

@@ -2,6 +2,7 @@ package sim_test
 
 import (
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 
@@ -72,6 +73,90 @@ func TestRendezvousTargetRestarts(t *testing.T) {
 			w.RunOps(10*time.Second, again)
 			w.Want("ok", again)
 			settle(w)
+		}
+	}
+}
+
+// An initiator that is killed while its messages are read: each receive of its target ends in error, or goes back
+// and gets a message of the next life, and the target keeps nothing.
+func TestRendezvousInitiatorRestarts(t *testing.T) {
+	const messages, bytes = 4, 300_000
+	for k, part := range []int{1, messages * bytes / 10, messages * bytes / 3, messages * bytes / 2, messages * bytes * 4 / 5} {
+		for _, rod := range []bool{false, true} {
+			for _, loss := range []float64{0, 0.05} {
+				w := pair(t, 64+uint64(k), bad(loss), config(rendezvous), mayFail)
+				a, b := w.Hosts[0], w.Hosts[1]
+				s := tsend(1, bytes)
+				s.Ordered = rod
+				recvs, sends := post(b, trecv(bytes), messages), post(a, s, messages)
+				w.RunUntil(10*time.Second, "the read", func() bool { return w.BytesRead(sends...) >= part })
+				if !slices.ContainsFunc(recvs, (*simtest.Op).Open) {
+					t.Fatalf("rod %v loss %v: all was received before %d bytes left", rod, loss, part)
+				}
+				a.Crash(false)
+				w.Run(ms)
+				a.Restart()
+				again := post(a, s, messages)
+				recvs = append(recvs, post(b, trecv(bytes), messages)...)
+				w.RunOps(time.Minute, again...)
+				w.Want("ok", again...)
+				came := 0
+				for _, r := range recvs {
+					switch {
+					case r.OK():
+						came++
+					case r.Open():
+					case r.Event.Cause != transport.Aborted && r.Event.Cause != transport.TimedOut && r.Event.Cause != transport.PeerError:
+						t.Errorf("%d bytes rod %v loss %v: %v is %s", part, rod, loss, r, r.State())
+					}
+				}
+				if came < messages {
+					t.Errorf("%d bytes rod %v loss %v: %d messages were received", part, rod, loss, came)
+				}
+				w.RunUntil(2*time.Minute, "the end of what is kept of the life that ended", func() bool { return b.FEP.Unexpected() == 0 })
+				settle(w)
+			}
+		}
+	}
+}
+
+// F18: two hosts that announce to each other and have as few PDCs as they may do not wait for each other for ever:
+// what each reads does not stand behind what the other refuses.
+func TestRendezvousBothWaysWithFewPDCs(t *testing.T) {
+	for _, pdcs := range []int{transport.LeastRendezvousPDCs, transport.LeastRendezvousPDCs + 1, 8, 12} {
+		for _, rod := range []bool{false, true} {
+			t.Run(fmt.Sprintf("pdcs=%d/rod=%v", pdcs, rod), func(t *testing.T) {
+				const messages, bytes = 20, 70_000
+				w := pair(t, 63, lan, mayFail, config(rendezvous), config(func(c *transport.Config) {
+					c.MaxPDCs, c.UnexpectedMsgs, c.UnexpectedShare = pdcs, 64, 1
+				}))
+				var sent [2][]*simtest.Op
+				for k := range messages {
+					for i, h := range w.Hosts {
+						s := tsend(1-i, bytes)
+						s.Ordered, s.Class = rod, uint8(k)
+						sent[i] = append(sent[i], h.Post(s))
+					}
+				}
+				w.Run(100 * time.Millisecond)
+				for i, h := range w.Hosts { // more than there is room for, and nobody receives them yet
+					s := tsend(1-i, 4000)
+					s.Ordered, s.Class = rod, 200
+					post(h, s, 160)
+				}
+				w.Run(100 * time.Millisecond)
+				var ops []*simtest.Op
+				for k := range messages {
+					for i, h := range w.Hosts {
+						r := trecv(bytes)
+						r.AnyClass, r.Class = false, sent[1-i][messages-1-k].Class
+						ops = append(ops, h.Post(r))
+					}
+				}
+				w.RunOps(20*time.Second, ops...)
+				w.Want("ok", ops...)
+				settle(w)
+			})
 		}
 	}
 }

@@ -138,6 +138,7 @@ func (w *World) atomicEnded(o *Op) {
 		w.Failf("%s: %v succeeds though it was cancelled", o.Host.Name(), o)
 	case e.Cause == transport.OK:
 		if o.Kind == transport.OpFetch {
+			w.did.Fetches++
 			o.fetched = native.Uint64(o.buf)
 		}
 	case e.Cause == transport.Cancelled:

@@ -340,6 +340,7 @@ func (l *ledger) rudiTaken(now time.Duration, r *record, to *Host) {
 	key, seen := rudiKey{r.from, to, r.psn}, l.asked
 	if r.typ == 5 {
 		key, seen = rudiKey{to, r.from, r.psn}, l.told
+		l.w.did.RUDI++
 	}
 	if seen[key] != to.Life() {
 		l.w.progress = now
@@ -540,7 +541,9 @@ func (l *ledger) returns(r *record, s *sentPSN, to *Host) {
 			l.w.Failf("%s lends wrong bytes for %v: %v: %s", r.from.Name(), op, err, &r.reading)
 		}
 		r.op, s.op, s.msg, s.off, s.n = op, op, r.msgID, r.off, uint32(r.n)
-		op.txPieces++
+		if op.txPieces++; op.txPieces == 1 {
+			l.w.did.Read++
+		}
 		n, _ := op.tx.add(r.off, uint32(r.n))
 		op.txBytes += n
 		return
@@ -562,6 +565,7 @@ func (l *ledger) announced(r *record, op *Op) {
 		w.Failf("%s: wrong announcement of %v: %s", h.Name(), op, &r.reading)
 	}
 	if !op.lent {
+		w.did.Lent++
 		l.fenced(r, op)
 	}
 	l.loans[loanKey{h, h.Life(), r.key}] = op
@@ -952,6 +956,9 @@ func (l *ledger) ack(r *record, to *Host) {
 	}
 	if i := r.ackPSN - d.start; r.deferred && !r.probe && i < uint32(len(d.sent)) && d.sent[i].op != nil && (d.sent[i].op.Len > 0 || d.sent[i].op.Level == transport.LevelMatch) {
 		if h.deferred = true; !d.sent[i].op.lent {
+			if len(d.sent[i].op.deferrals) == 0 {
+				w.did.Deferred++
+			}
 			d.sent[i].op.putOff(msgKey{d, d.sent[i].msg}, h.Life())
 		}
 	}

@@ -88,9 +88,22 @@ func (g *generator) unregister() {
 // KeyOf returns the key under which a rendezvous send lends its memory, 0 if it was not announced.
 func (w *World) KeyOf(o *Op) uint64 { return o.key }
 
+// BytesRead returns how many bytes of these rendezvous sends have left their hosts, which their targets read.
+func (w *World) BytesRead(ops ...*Op) (n int) {
+	for _, o := range ops {
+		if o.lent {
+			n += o.txBytes
+		}
+	}
+	return n
+}
+
 // readEnded checks the end of a read.
 func (w *World) readEnded(o *Op) {
 	h, e := o.Host, &o.Event
+	if e.Cause == transport.OK {
+		w.did.Reads++
+	}
 	switch {
 	case e.Unknown || e.Len != o.Len:
 		w.Failf("%s: %v ends with %d bytes%s", h.Name(), o, e.Len, unknown(*e))

@@ -850,6 +850,24 @@ func (v Variant) Args() string {
 	return s
 }
 
+// Coverage counts what a run has done of what not every run does.
+type Coverage struct {
+	Lent, Read, Deferred    int // messages that were announced; of these, those of which bytes were read; messages that were put off
+	RUDI                    int // answers of RUDI that came
+	Commits, Reads, Fetches int // commits that a target made; reads and fetching atomic operations that succeeded
+}
+
+// Add adds what another run has done.
+func (c *Coverage) Add(d *Coverage) {
+	c.Lent, c.Read, c.Deferred = c.Lent+d.Lent, c.Read+d.Read, c.Deferred+d.Deferred
+	c.RUDI, c.Commits, c.Reads, c.Fetches = c.RUDI+d.RUDI, c.Commits+d.Commits, c.Reads+d.Reads, c.Fetches+d.Fetches
+}
+
+// All reports whether nothing is missing.
+func (c *Coverage) All() bool {
+	return min(c.Lent, c.Read, c.Deferred, c.RUDI, c.Commits, c.Reads, c.Fetches) > 0
+}
+
 // Result is the outcome of a run.
 type Result struct {
 	Hash    uint64
@@ -861,8 +879,12 @@ type Result struct {
 	Small   int // requests with the small header
 	Tallied int // receives that an atomic operation has ended
 	Ops     int
+<<<<<<< HEAD
 	// TurnedAway are the messages that were answered NO_MATCH.
 	TurnedAway int
+=======
+	Did     Coverage
+>>>>>>> e0aa6ad3 (sim: rendezvous with the initiator killed and with few PDCs, and what the swarm has done)
 	// Dealings are the operations with the liar (Scenario.Lie), Refused those that a target refused.
 	Dealings, Refused int
 	Bytes             int // bytes of messages received
@@ -896,6 +918,7 @@ func Run(sc *Scenario, trace io.Writer) (res Result) {
 				}
 			}
 			res.Void, res.Small = w.void, w.small
+			res.Did = w.did
 			res.Dealings, res.Refused = len(w.dealings), w.refusals
 		}
 		switch p := recover().(type) {

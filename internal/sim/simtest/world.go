@@ -96,6 +96,7 @@ type World struct {
 	ops      []*Op
 	dealings []*dealing
 	refusals int // of dealings
+	did      Coverage
 	byNode   map[*sim.Node]*Host
 	byAddr   map[netip.AddrPort]*Host
 	seq      uint64 // number of the latest post or end

@@ -53,6 +53,7 @@ func (h *Host) persist(e transport.Event) {
 		} else {
 			copy(h.disk[e.Tag:][:e.Len], h.board[e.Tag:][:e.Len])
 		}
+		w.did.Commits++
 		w.progress = w.Net.Now()
 		fep.Committed(e.Data, rc)
 		h.Node.Kick(0)
