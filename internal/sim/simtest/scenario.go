@@ -879,12 +879,9 @@ type Result struct {
 	Small   int // requests with the small header
 	Tallied int // receives that an atomic operation has ended
 	Ops     int
-<<<<<<< HEAD
+	Did     Coverage
 	// TurnedAway are the messages that were answered NO_MATCH.
 	TurnedAway int
-=======
-	Did     Coverage
->>>>>>> e0aa6ad3 (sim: rendezvous with the initiator killed and with few PDCs, and what the swarm has done)
 	// Dealings are the operations with the liar (Scenario.Lie), Refused those that a target refused.
 	Dealings, Refused int
 	Bytes             int // bytes of messages received
