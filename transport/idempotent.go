@@ -191,6 +191,16 @@ func (f *FEP) idemPath(id PeerID, p *peer, q *idemQueue, tries int) int {
 	return portPath(sidePath, port)
 }
 
+// forgetAsides forgets the path ports of a peer.
+func (f *FEP) forgetAsides(id PeerID, p *peer) {
+	for k := 0; k < int(p.ports.N) && len(f.idem.asides) != 0; k++ {
+		at := netip.AddrPortFrom(p.addr.Addr(), p.ports.First+uint16(k))
+		if f.idem.asides[at] == id {
+			delete(f.idem.asides, at)
+		}
+	}
+}
+
 // idemPeer returns the peer that an answer comes from. Its requests go to the port where it comes from.
 func (f *FEP) idemPeer() PeerID {
 	from := f.rx.in.From

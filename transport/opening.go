@@ -29,6 +29,10 @@ func (f *FEP) PeerPaths(id PeerID, ports wire.PathPorts) {
 	if id != NoPeer && int(id) < len(f.peers) {
 		p := &f.peers[id]
 		if ports = ports.Valid(); ports != p.ports {
+			f.forgetAsides(id, p)
+			if q := f.idem.queues[id]; q != nil {
+				q.port = 0
+			}
 			p.ports, p.via, p.by, p.turn = ports, 0, 0, 0
 			p.spreads()
 		}

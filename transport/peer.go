@@ -1,7 +1,6 @@
 package transport
 
 import (
-	"maps"
 	"net/netip"
 	"slices"
 	"sort"
@@ -181,7 +180,7 @@ func (f *FEP) maybeFree(id PeerID) {
 	if f.idem.table != nil {
 		f.idem.table.Forget(uint32(id))
 		delete(f.idem.queues, id)
-		maps.DeleteFunc(f.idem.asides, func(_ netip.AddrPort, at PeerID) bool { return at == id })
+		f.forgetAsides(id, p)
 	}
 	delete(f.book.byAddr, p.addr)
 	f.ses.Unhalt(uint32(id))

@@ -348,7 +348,7 @@ func (w *Window) OnLoss(now time.Duration, n int, rto bool) {
 // 4015).
 func (w *Window) OnSpurious() {
 	if int64(w.undo) > w.cwnd {
-		w.cwnd, w.lost, w.after = int64(w.undo), 0, false
+		w.cwnd, w.lost, w.after, w.taken = int64(w.undo), 0, false, 0
 	}
 	w.undo = 0
 }
@@ -655,6 +655,6 @@ func (w *Window) flowControl(n, pend int64, restore bool) {
 		}
 		w.cwnd = max(min(w.cwnd, w.inflight)-min(pend, 127)*n>>7, int64(w.mtu))
 	case restore && w.saved > 0:
-		w.cwnd, w.saved = int64(min(w.saved, w.ceil)), 0
+		w.cwnd, w.saved, w.taken = int64(min(w.saved, w.ceil)), 0, 0
 	}
 }

@@ -1070,3 +1070,20 @@ func TestWindowPassed(t *testing.T) {
 	s.w.OnPassed(20*s.mtu, 60*us)
 	s.want(full/2, 0)
 }
+
+func TestPassedAfterATimeoutWasUndone(t *testing.T) {
+	s := newScript(t, Config{Trims: true, Window: 1 << 20})
+	s.rounds(3, 60*us)
+	s.w.cut(int64(s.w.Window() / 2))
+	before := s.w.Window()
+	s.fill()
+	s.w.OnLoss(s.now, s.mtu, true)
+	for range 20 {
+		s.w.OnNack(s.now, s.mtu, true)
+	}
+	s.w.OnSpurious() // gives all of it back
+	s.w.OnPassed(20*s.mtu, 60*us)
+	if got := s.w.Window(); got != before {
+		t.Errorf("the window is %d, and was %d before what trims took had come back twice", got, before)
+	}
+}

@@ -78,7 +78,7 @@ func (p *PDC) oddArrival(now time.Duration, k *txPkt, echo, certain bool) {
 	tx := &p.tx
 	p.noteSpurious(now, k, echo, certain)
 	p.pathNews(k, PathGood)
-	if k.tries == 1 && k.cause == nacked(wire.NackTrimmed) && p.t.cfg.Paths > 1 {
+	if k.tries == 1 && k.state != pktArrived && k.cause == nacked(wire.NackTrimmed) && p.t.cfg.Paths > 1 {
 		p.t.passed += int(k.size)
 	}
 	if over := int32(tx.topSeq - k.seq); over > 0 && k.hole != 0 && k.tries == 0 && uint32(over) >= tx.reorder {

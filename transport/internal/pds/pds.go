@@ -527,14 +527,18 @@ func (t *Table) PeekLoose() *Loose {
 	return &t.loose[t.looseHead]
 }
 
-// pushLoose queues a packet. It returns nil if there is no room.
-// SendLoose sends a control packet once, apart from the queue of its PDC.
+// SendLoose sends a control packet once, apart from the queue of its PDC, if more than half of the room for such packets
+// is free.
 func (t *Table) SendLoose(remote netip.AddrPort, path uint32, c wire.CP) {
+	if t.looseLen >= maxLoose/2 {
+		return
+	}
 	t.Stats.CPTx[c.Ctl]++
 	var a [32]byte
 	t.pushLoose(remote, path, c.Append(a[:0]))
 }
 
+// pushLoose queues a packet. It returns nil if there is no room.
 func (t *Table) pushLoose(remote netip.AddrPort, path uint32, b []byte) *Loose {
 	if t.loose == nil {
 		t.loose = make([]Loose, maxLoose)

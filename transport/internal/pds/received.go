@@ -878,7 +878,7 @@ func (t *Table) findSyn(in *Arrival, h *wire.Req) *PDC {
 		return nil
 	}
 	l, ok := t.quar.find(in.Now, key)
-	if !ok && !secured && t.crowded(in.Now) && !t.owner.Known(in.source()) {
+	if !ok && !secured && t.crowded(in.Now) && !t.knows(in) {
 		// In a flood nearly every SYN packet ends here. Whatever else is wrong with it can be
 		// said when there is room: nothing of this life was executed.
 		return t.noRoom(in, h)
@@ -912,7 +912,7 @@ func (t *Table) findSyn(in *Arrival, h *wire.Req) *PDC {
 	case t.live >= t.cfg.MaxPDCs || src.pdcs >= t.cfg.MaxPDCsPerSource || t.quar.full(in.Now):
 		t.Stats.DropLimit++
 		return refuse(wire.NackNoPDCAvail)
-	case !t.owner.Known(in.source()) && !t.roomForStranger(in.Now, src):
+	case !t.knows(in) && !t.roomForStranger(in.Now, src):
 		return t.noRoom(in, h)
 	}
 	if secured && !t.startAgreed(in, h, start) {
@@ -1178,4 +1178,13 @@ func (p *PDC) askClear(now time.Duration) time.Duration {
 		p.oweAck()
 	}
 	return rx.clearAsk
+}
+
+// knows reports whether the source of a SYN is a peer of the application. In clear that is said by the port that
+// the packet came from: any process of the host can name another one.
+func (t *Table) knows(in *Arrival) bool {
+	if t.secured() {
+		return t.owner.Known(in.source())
+	}
+	return t.owner.Known(in.From)
 }

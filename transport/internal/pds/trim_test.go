@@ -341,3 +341,22 @@ func TestTrimmedPassesByAnotherPath(t *testing.T) {
 		})
 	}
 }
+
+func TestTrimmedPassesOnce(t *testing.T) {
+	// An ACK that says by SACK that the resend of a trimmed packet arrived, and one that covers it, tell of one arrival.
+	x := newTable(t, func(cfg *Config) { cfg.Paths = 8 })
+	x.p = x.tab.Open(x.now, 1, peerAddr, wire.RUD, x.ccc)
+	x.push(5)
+	x.now += time.Millisecond
+	x.ack(0, 0)
+	x.nack(wire.NackTrimmed, 2, 0)
+	x.wantResend(2)
+	x.now += time.Millisecond
+	x.ack(0, 3, sack(1, 2, 3))
+	once := x.ccc.passed
+	x.now += time.Millisecond
+	x.ack(3, 1)
+	if once == 0 || x.ccc.passed != once {
+		t.Errorf("%d bytes passed, then %d", once, x.ccc.passed)
+	}
+}

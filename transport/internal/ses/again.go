@@ -25,8 +25,9 @@ const (
 	backoffSteps = 6
 	backoffEach  = 20 * time.Microsecond
 	backoffMost  = time.Second
-	maxTransient = 5 // resends after UNCOR_TRNSNT
-	maxGenTries  = 8 // resends after BAD_GENERATION without a wait
+	searchEach   = time.Microsecond // for each message that takenLate looks at, until it looks again
+	maxTransient = 5                // resends after UNCOR_TRNSNT
+	maxGenTries  = 8                // resends after BAD_GENERATION without a wait
 )
 
 // again reports whether a refused message is to be sent once more.
@@ -93,8 +94,13 @@ func (s *SES) Late(h Handle) bool {
 }
 
 // takenLate has those two tried at once that wait next to m in the order of posting. The target has taken m,
-// which it had refused. Its receives are mostly posted in the order of sending, or in the reverse one.
+// which it had refused. Its receives are mostly posted in the order of sending, or in the reverse one. The more wait the
+// more seldom it looks, so that it never takes more than a small part of the processor.
 func (s *SES) takenLate(m *send) {
+	if s.now < s.searchAt {
+		return
+	}
+	s.searchAt = s.now + time.Duration(len(s.waiting))*searchEach
 	var before, after *send
 	for _, o := range s.waiting {
 		switch {

@@ -389,7 +389,7 @@ func (s *SES) allAnswered(m *send) {
 		s.askCommit(m)
 		return
 	}
-	if m.tries != 0 && len(s.waiting) != 0 {
+	if m.tries != 0 && m.restart == 0 && len(s.waiting) != 0 {
 		s.takenLate(m)
 	}
 	s.endSend(m)

@@ -115,3 +115,40 @@ func TestOffersOfOneMemory(t *testing.T) {
 		t.Errorf("found %+v, want the latest", m)
 	}
 }
+
+func TestOneIdMakesNoLongChain(t *testing.T) {
+	// An id of a PDC may come to mean a deferred message and one that is announced in turns: none of them is in the way
+	// of the others.
+	const n = 4000
+	g := newRig(t, func(cfg *Config) { cfg.UnexpectedMsgs, cfg.UnexpectedShare = 1<<20, 1 })
+	for i := range n {
+		announced := i%2 == 1
+		pkt := g.req(func(r *wire.ReqStd) {
+			r.Opcode, r.MsgID, r.ReqLen, r.Match = wire.OpDeferrableTSend, 5, 8, uint64(i)
+			r.Flags |= single
+			if announced {
+				r.Opcode, r.ReqLen = wire.OpRendezvousTSend, 1<<20
+			} else {
+				r.Flags |= wire.SESDC
+				r.SetRestartTokens(uint32(i+1), 0)
+			}
+		})
+		if announced {
+			pkt = wire.Rendezvous{ReadMatch: uint64(i)}.Append(pkt)
+		} else {
+			pkt = append(pkt, make([]byte, 8)...)
+		}
+		if r := g.deliver(Source{Peer: 1, PDC: 1}, pkt); r.Nack != 0 || r.Rsp.RC != wire.RCOK {
+			t.Fatalf("message %d: %+v", i, r)
+		}
+	}
+	for b := range uint32(len(g.deferrals.heads)) {
+		k := 0
+		for i := g.deferrals.first(b); i != none; i = g.deferrals.next(i) {
+			k++
+		}
+		if k > 40 {
+			t.Errorf("%d of %d headers are in one chain", k, g.deferrals.n)
+		}
+	}
+}

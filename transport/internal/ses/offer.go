@@ -149,7 +149,9 @@ func (s *SES) deferrableRequest(r *wire.ReqStd, data []byte) *Result {
 		}
 		return s.resume(i, m, r, off, data)
 	}
-	if _, m = s.findDeferred(s.src.PDC, r.MsgID); m != nil && !m.isPull() {
+	if i, m := s.findDeferred(s.src.PDC, r.MsgID); m != nil && m.isPull() {
+		s.moveDeferral(i, m, m.pdc) // its id has come to mean another message
+	} else if m != nil {
 		if r.Flags&wire.SESSOM != 0 {
 			m.som, m.hasData, m.data = true, r.Flags&wire.SESHD != 0, r.HeaderData
 		}

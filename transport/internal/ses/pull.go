@@ -192,6 +192,8 @@ func (s *SES) afterHeader(r *wire.ReqStd, n uint32) *Result {
 	}
 	if m.isPull() {
 		s.loseOffer(i, m)
+	} else {
+		s.moveDeferral(i, m, m.pdc)
 	}
 	return nil
 }
