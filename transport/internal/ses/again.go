@@ -25,9 +25,9 @@ const (
 	backoffSteps = 6
 	backoffEach  = 20 * time.Microsecond
 	backoffMost  = time.Second
-	searchEach   = time.Microsecond // for each message that takenLate looks at, until it looks again
-	maxTransient = 5                // resends after UNCOR_TRNSNT
-	maxGenTries  = 8                // resends after BAD_GENERATION without a wait
+	searchEach   = 300 * time.Nanosecond // for each message that tryNeighbours looks at, until it looks again
+	maxTransient = 5                     // resends after UNCOR_TRNSNT
+	maxGenTries  = 8                     // resends after BAD_GENERATION without a wait
 )
 
 // again reports whether a refused message is to be sent once more.
@@ -93,19 +93,30 @@ func (s *SES) Late(h Handle) bool {
 	return m != nil && !m.ordered && m.tries > 1
 }
 
-// takenLate has those two tried at once that wait next to m in the order of posting. The target has taken m,
-// which it had refused. Its receives are mostly posted in the order of sending, or in the reverse one. The more wait the
-// more seldom it looks, so that it never takes more than a small part of the processor.
+// takenLate has those two tried soon that wait next to m in the order of posting. The target has taken m, which it had
+// refused. Its receives are mostly posted in the order of sending, or in the reverse one.
 func (s *SES) takenLate(m *send) {
-	if s.now < s.searchAt {
-		return
-	}
-	s.searchAt = s.now + time.Duration(len(s.waiting))*searchEach
+	s.late = lateSend{peer: m.peer, seq: m.seq, some: true}
+	s.rearm() // Advance does it
+}
+
+// A lateSend names a message that its target took after it had refused it.
+type lateSend struct {
+	peer uint32
+	seq  uint64
+	some bool
+}
+
+// tryNeighbours does what takenLate is to do. The more wait the more seldom it looks at them, so that it takes no more
+// than a tenth of the processor.
+func (s *SES) tryNeighbours(now time.Duration) {
+	s.searchAt = now + time.Duration(len(s.waiting))*searchEach
+	s.late.some = false
 	var before, after *send
 	for _, o := range s.waiting {
 		switch {
-		case o.phase != phaseWait || o.peer != m.peer || o.rc != wire.RCNoMatch:
-		case o.seq > m.seq:
+		case o.phase != phaseWait || o.peer != s.late.peer || o.rc != wire.RCNoMatch:
+		case o.seq > s.late.seq:
 			if after == nil || o.seq < after.seq {
 				after = o
 			}
@@ -150,6 +161,9 @@ func (s *SES) retry(now time.Duration) {
 	}
 	clear(s.stirred)
 	s.stirred = s.stirred[:0]
+	if s.late.some && now >= s.searchAt {
+		s.tryNeighbours(now)
+	}
 	for len(s.waiting) > 0 && s.waiting[0].retryAt <= now {
 		if m := s.waiting[0]; m.phase == phaseDeferred {
 			s.notRestarted(m)
@@ -198,6 +212,9 @@ func (s *SES) rearm() {
 	}
 	if len(s.troubled) > 0 {
 		t = min(t, s.troubled[0].key)
+	}
+	if s.late.some {
+		t = min(t, uint64(max(s.searchAt, s.now)))
 	}
 	s.nextRetry = time.Duration(t + 1)
 	if s.nextRetry != 0 {

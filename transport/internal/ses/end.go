@@ -78,6 +78,7 @@ func (s *SES) End() {
 }
 
 func (s *SES) cancelSends() {
+	s.late = lateSend{}
 	s.waiting, s.ready, s.troubled, s.fresh, s.stirred, s.numFresh, s.nextRetry = nil, nil, nil, nil, nil, 0, 0
 	s.resources, s.watched, s.numResources = nil, nil, 0
 	s.fences, s.unfenced = nil, nil

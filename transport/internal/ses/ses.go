@@ -231,7 +231,8 @@ type outgoing struct {
 	fresh        []int32         // sends that wait since the last Advance
 	numFresh     int             // how many of them still wait
 	stirred      []*resource     // resources that Advance is to look at
-	searchAt     time.Duration   // takenLate looks at none of waiting before
+	late         lateSend        // of which the neighbours are to be tried
+	searchAt     time.Duration   // when they may be searched in waiting
 	nextRetry    time.Duration   // the earliest time in waiting and troubled, 0: none
 	fences       []fence
 	unfenced     []Handle
