@@ -144,6 +144,8 @@ func (w *World) recvEnded(o *Op) {
 	case transport.OK, transport.Truncated:
 		if !w.spec.Forged {
 			w.received(o)
+		} else if w.spec.Tells && o.tagged() {
+			w.amongLiars(o)
 		}
 	case transport.Cancelled:
 		w.wanted(o)
@@ -803,7 +805,7 @@ func (w *World) deliveryStage(o *Op) {
 // matchStage checks that a send at LevelMatch succeeds only when a receive has its message
 // (R-CMPL-12).
 func (w *World) matchStage(o *Op) {
-	if !o.OK() || o.Level != transport.LevelMatch {
+	if !o.OK() || o.Level != transport.LevelMatch || w.spec.Forged {
 		return
 	}
 	for _, d := range o.lives {

@@ -810,6 +810,42 @@ var plantedBugs = []planted{
 		l.host.dealt(l, &transport.Event{})
 		l.host.dealt(l, &transport.Event{})
 	}},
+	{bug: "the liar gets what is lent to another", says: "gives the liar bytes of", spec: tells, play: among(func(w *World, s, r *Op) {
+		w.overheard(&record{reading: reading{class: classAck, payload: r.buf}, from: s.Host}, &sim.Packet{Dst: w.Hosts[2].Addr()})
+	})},
+	{bug: "beside a liar a message is of another length", says: "what it did not send", spec: tells, play: among(func(w *World, _, r *Op) {
+		r.Event.Len--
+		w.amongLiars(r)
+	})},
+	{bug: "beside a liar a byte is wrong", says: "has other bytes than", spec: tells, play: among(func(w *World, _, r *Op) {
+		r.buf[5] ^= 1
+		w.amongLiars(r)
+	})},
+	{bug: "beside a liar a message is received twice", says: "comes twice", spec: tells, play: among(func(w *World, _, r *Op) { w.amongLiars(r) })},
+	{bug: "beside a liar a message is lost", says: "succeeds and never comes", spec: tells, play: among(func(w *World, s, _ *Op) {
+		s.cameIn = nil
+		w.auditLies()
+	})},
+}
+
+// tells adds a liar that lies about messages, too.
+func tells(s *Spec) {
+	lied(s)
+	s.Tells = true
+}
+
+// among has a message go from the first host to the second, though there is a liar, and spoils what is known of it.
+func among(spoil func(w *World, s, r *Op)) func(*World) {
+	return func(w *World) {
+		r := w.Hosts[1].Post(OpSpec{Kind: transport.OpTRecv, Peer: Any, AnyClass: true, Len: 64})
+		s := w.Hosts[0].Post(OpSpec{Kind: transport.OpTSend, Peer: 1, Len: 64})
+		w.Run(20 * ms)
+		if !r.OK() || !s.OK() {
+			panic("the message did not come")
+		}
+		fillPattern(r.buf, s.ID, 0) // the checkers have overwritten it
+		spoil(w, s, r)
+	}
 }
 
 // lied adds a liar.

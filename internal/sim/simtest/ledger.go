@@ -227,6 +227,9 @@ func (l *ledger) tap(now time.Duration, what sim.What, why sim.Why, p *sim.Packe
 		}
 		if r.from != nil {
 			w.sentBy[r.from.Index]++
+			if w.spec.Tells {
+				w.overheard(r, p)
+			}
 			if !w.spec.Forged {
 				l.sent(now, r, p)
 			}

@@ -17,6 +17,10 @@ import (
 // up packets: requests of PDCs that are open, new or gone, by RUDI too, and read data that nobody asked for. Others access its
 // memory, and it accesses theirs: each host has prey, three regions between guards. The liar may change the first of them, and
 // nothing else of anybody. The operations of others among each other end as if there were no liar.
+//
+// In half of the scenarios there are messages, too: deferrable ones, and rendezvous sends, among the others, and from and to the
+// liar. The liar knows every key under which others lend, and every token by which they put off. It announces what is not
+// there, asks for what others have put off, reads what others have lent, and ends what others send.
 
 const (
 	preyKey  = 300 // for all; preyKey+1 can be read only, and preyKey+2 is of another job
@@ -31,6 +35,69 @@ type dealing struct {
 	life       int
 	ended      int
 	whole, buf []byte
+}
+
+// A theft is what the liar has learned of the messages of others, which it should not know.
+type theft struct {
+	keys   []uint64 // under which they lend
+	tokens []uint32 // of what may be put off
+}
+
+// overheard has the liar learn from a packet, and checks that none brings it what another host has lent to a third one.
+func (w *World) overheard(r *record, p *sim.Packet) {
+	liar := w.Hosts[len(w.Hosts)-1]
+	if r.from == liar {
+		return
+	}
+	switch {
+	case r.lent:
+		w.stolen.keys = append(w.stolen.keys, r.key)
+		w.lentAmong++
+	case r.deferrable && r.own != 0:
+		w.stolen.tokens = append(w.stolen.tokens, r.own)
+	case r.opcode == opRTR && r.class == classData:
+		w.putOff++
+	}
+	to := w.byAddr[p.Dst]
+	if to != liar && to != nil || r.opcode != 0 || len(r.payload) < 16 {
+		return
+	}
+	// What is returned is no request. Eight bytes of it tell the message that they are of, whatever it is said to be.
+	if id, off := readPattern(r.payload); off >= 0 && r.class != classOther {
+		if o := w.op(id); o != nil && o.send() && o.Host == r.from && w.Hosts[o.Peer] != liar && off <= o.Len && checkPattern(r.payload[:16], id, off) == nil {
+			w.Failf("%s gives the liar bytes of %v: %s", r.from.Name(), o, &r.reading)
+		}
+	}
+}
+
+// amongLiars checks a receive of a message from an honest host, though there is a liar. It can be told by its tag.
+func (w *World) amongLiars(o *Op) {
+	h, e := o.Host, &o.Event
+	from, liar := w.byAddr[h.FEP.PeerAddr(e.Peer)], w.Hosts[len(w.Hosts)-1]
+	if from == nil || from == liar || h == liar {
+		return
+	}
+	s := w.op(tagID(e.Tag))
+	if s == nil || !s.send() || s.Host != from || w.Hosts[s.Peer] != h || e.Len != min(s.Len, o.Len) || int(e.OverLen) != s.Len-e.Len || e.HasData != s.HasData || s.HasData && e.Data != s.data {
+		w.Failf("%s: %v receives from %s what it did not send: %d bytes, tag %#x, %v", h.Name(), o, from.Name(), e.Len, e.Tag, s)
+	}
+	if err := checkPattern(o.buf[:e.Len], s.ID, 0); err != nil {
+		w.Failf("%s: beside a liar %v has other bytes than %v: %v", h.Name(), o, s, err)
+	}
+	for _, life := range s.cameIn {
+		if life == h.Life() && h.Life() == 1 {
+			w.Failf("%s: beside a liar %v comes twice", h.Name(), s)
+		}
+	}
+	s.cameIn = append(s.cameIn, h.Life())
+	w.cameAmong++
+}
+
+// arrivedAmongLiars checks that what succeeded among honest hosts that never died has come.
+func (w *World) arrivedAmongLiars(o *Op) {
+	if o.send() && o.OK() && !o.early() && !o.WrongRI && !o.Host.everDied() && !w.targetEnded(o) && len(o.cameIn) == 0 {
+		w.Failf("%s: beside a liar %v succeeds and never comes", o.Host.Name(), o)
+	}
 }
 
 // feed registers the prey of a new life.
@@ -60,6 +127,9 @@ func (w *World) auditLies() {
 				w.Failf("%s: byte %d of what nobody may change was changed", h.Name(), i)
 			}
 		}
+	}
+	for _, o := range w.ops {
+		w.arrivedAmongLiars(o)
 	}
 	for _, l := range w.dealings {
 		switch {
@@ -118,11 +188,22 @@ func (w *World) lieBy(from, to *Host, rng *rand.Rand) {
 	l.whole, l.buf = newBuffer(8 * rng.IntN(1<<rng.IntN(11)))
 	op := transport.Op{Peer: from.Peer(to.Index), PIDonFEP: to.Config.PIDonFEP, RI: to.Config.RI, Key: preyKey, RemoteAddr: uint64(8 * rng.IntN(preySize/8)), Context: l,
 		Ordered: rng.IntN(3) == 0, Idempotent: rng.IntN(3) == 0, Optimized: rng.IntN(3) == 0, Buf: l.buf}
-	switch rng.IntN(4) {
+	kinds := 4
+	if w.spec.Tells {
+		kinds = 8
+	}
+	switch rng.IntN(kinds) {
+	case 4, 5, 6, 7:
+		op.Kind, op.Key, op.RemoteAddr, op.Tag = transport.OpTSend, 0, 0, rng.Uint64()
+		op.Idempotent, op.Optimized = false, false
 	case 0:
 		op.Kind, op.HasData = transport.OpWrite, rng.IntN(4) == 0
 	case 1:
 		op.Kind = transport.OpRead
+		if n := len(w.stolen.keys); n > 0 && rng.IntN(2) == 0 { // what is lent to another
+			op.Key, op.RemoteAddr = w.stolen.keys[n-1-rng.IntN(min(n, 8))], uint64(rng.IntN(1<<rng.IntN(8)))
+			op.Idempotent, op.Optimized = false, false
+		}
 	default:
 		l.whole, l.buf = newBuffer(8)
 		op.Kind, op.Buf = transport.OpFetch, make([]byte, 8)
@@ -149,13 +230,10 @@ func (w *World) forgeLie(liar, other *Host, rng *rand.Rand) {
 	r := wire.ReqStd{Opcode: pick(rng, accesses[:]), Flags: wire.SESREL, MsgID: uint16(rng.IntN(8)), JobID: uint32(1 + rng.IntN(8)/7), PIDonFEP: other.Config.PIDonFEP, RI: other.Config.RI,
 		Initiator: 16, Match: pick(rng, edgeKeys[:]) | uint64(rng.IntN(4))<<62, BufOff: pick(rng, edgeAddrs[:]), ReqLen: pick(rng, edgeLens[:])}
 	data := make([]byte, rng.IntN(1<<rng.IntN(11)))
-	switch rng.IntN(4) {
-	case 0:
-		r.MsgOff, r.PayloadLen = pick(rng, edgeLens[:]), uint16(len(data))
-	case 1:
-		r.Flags |= wire.SESSOM
-	default:
-		r.Flags |= wire.SESSOM | wire.SESEOM
+	if w.spec.Tells && rng.IntN(2) == 0 {
+		w.forgeTale(&r, &data, rng)
+	} else {
+		w.forgePart(&r, len(data), rng)
 	}
 	d := wire.RspData{Opcode: wire.RspWithData, RC: wire.RCOK, MsgID: r.MsgID, ReadMsgID: uint16(rng.IntN(64)), JobID: 1, PayloadLen: uint16(len(data)), ModLen: r.ReqLen, MsgOff: pick(rng, edgeLens[:])}
 	psn, id := wire.PSN(rng.Uint32()), uint16(rng.Uint32())
@@ -186,6 +264,55 @@ func (w *World) forgeLie(liar, other *Host, rng *rand.Rand) {
 		b, body = a.Append(nil), d.Append(nil)
 	}
 	w.Forge(other.Index, src, append(append(b, body...), data...), !w.spec.NoCRC)
+}
+
+// forgePart draws which part of a message a packet with n bytes is.
+func (w *World) forgePart(r *wire.ReqStd, n int, rng *rand.Rand) {
+	switch rng.IntN(4) {
+	case 0:
+		r.MsgOff, r.PayloadLen = pick(rng, edgeLens[:]), uint16(n)
+	case 1:
+		r.Flags |= wire.SESSOM
+	default:
+		r.Flags |= wire.SESSOM | wire.SESEOM
+	}
+}
+
+// forgeTale makes a request one of those by which messages go that are not sent at once.
+func (w *World) forgeTale(r *wire.ReqStd, data *[]byte, rng *rand.Rand) {
+	key, token := rng.Uint64(), rng.Uint32()
+	if n := len(w.stolen.keys); n > 0 {
+		key = w.stolen.keys[n-1-rng.IntN(min(n, 32))]
+	}
+	if n := len(w.stolen.tokens); n > 0 {
+		token = w.stolen.tokens[n-1-rng.IntN(min(n, 32))]
+	}
+	mine := rng.Uint32() & (1<<rng.IntN(33) - 1)
+	w.forgePart(r, len(*data), rng)
+	switch rng.IntN(6) {
+	case 0, 1: // an announcement
+		r.Opcode, r.Match = pick(rng, []wire.Opcode{wire.OpRendezvousSend, wire.OpRendezvousTSend}), rng.Uint64()
+		x := wire.Rendezvous{EagerLen: pick(rng, edgeLens[:]), ReadGen: uint8(rng.IntN(3)), ReadRI: uint16(rng.IntN(0x1000)), ReadPIDonFEP: uint16(rng.IntN(0x1000)),
+			ReadOff: pick(rng, edgeAddrs[:]), ReadMatch: pick(rng, []uint64{key, preyKey, MemoryKey})}
+		if rng.IntN(2) == 0 {
+			x.EagerLen = uint32(len(*data))
+		}
+		if r.Flags&wire.SESSOM != 0 {
+			*data = append(x.Append(nil), *data...)
+		}
+	case 2: // what the target may put off
+		r.Opcode, r.Match, r.BufOff = pick(rng, []wire.Opcode{wire.OpDeferrableSend, wire.OpDeferrableTSend}), rng.Uint64(), uint64(token)<<32|uint64(mine)
+	case 3: // ready to restart
+		r.Opcode, r.Flags, r.BufOff, r.ReqLen, *data = wire.OpDeferrableRTR, wire.SESSOM|wire.SESEOM|wire.SESREL, uint64(token)<<32|uint64(mine), 0, nil
+		if rng.IntN(2) == 0 {
+			r.BufOff = uint64(mine)<<32 | uint64(token)
+		}
+	case 4: // a read of what is lent to another
+		r.Opcode, r.Flags, r.Match, r.BufOff, *data = wire.OpRead, wire.SESSOM|wire.SESEOM|wire.SESREL, key, uint64(rng.IntN(1<<rng.IntN(18))), nil
+		r.ReqLen = uint32(1 + rng.IntN(8192))
+	default:
+		r.Opcode, r.Flags, r.ReqLen, *data = wire.OpMsgError, wire.SESEOM|wire.SESIE|wire.SESREL, 0, nil
+	}
 }
 
 // nobody is an address that no host has.
@@ -314,16 +441,44 @@ func (w *World) harmless(next wire.NextHdr, h []byte) {
 	}
 }
 
-// Lie adds a host that lies to a scenario, and takes away what the checks need a full ledger for: messages, and what changes
-// packets in other ways.
+// tell has all messages of a scenario go tagged, so that each can be told, and many of them be deferrable, or lent.
+func (sc *Scenario) tell() {
+	rng := rand.New(rand.NewPCG(sc.Spec.Seed, 0x74616c6573))
+	for i := range sc.Steps {
+		switch o := &sc.Steps[i].Op; o.Kind {
+		case transport.OpSend:
+			o.Kind = transport.OpTSend
+		case transport.OpRecv:
+			o.Kind = transport.OpTRecv
+		}
+	}
+	for i := range sc.Spec.Hosts {
+		c := &sc.Spec.Hosts[i].Config
+		c.DeferrableMin = []int{-1, 1, 100, 2000}[rng.IntN(4)]
+		c.RendezvousMin = []int{0, 1, 1000, 2000}[rng.IntN(4)]
+		sc.Spec.Hosts[i].Tallies = 0 // nobody would receive what the liar sends to where they are
+	}
+}
+
+// Lie adds a host that lies to a scenario, and takes away what the checks need a full ledger for: messages, in half of the
+// scenarios, and what changes packets in other ways.
 func (sc *Scenario) Lie() {
 	for _, kind := range []string{"converse", "secure", "hole", "corrupt", "truncate", "pad", "trim", "samerandom", "shut", "abandon"} {
 		sc.Without(kind)
 	}
-	sc.Steps = slices.DeleteFunc(sc.Steps, func(s Step) bool { return s.Kind == "post" && !s.Op.read() })
 	rng := rand.New(rand.NewPCG(sc.Spec.Seed, 0x6c696573))
+	sc.Spec.Tells = sc.Spec.Seed%2 == 0
+	sc.Steps = slices.DeleteFunc(sc.Steps, func(s Step) bool {
+		return s.Kind == "post" && (sc.Spec.Tells && s.Op.Tally || !s.Op.read() && (!sc.Spec.Tells || s.Op.Slate))
+	})
+	if sc.Spec.Tells {
+		sc.tell()
+	}
 	n := len(sc.Spec.Hosts)
 	sc.Spec.Hosts = append(sc.Spec.Hosts, HostSpec{Paths: 1, Backlog: true, Budget: 64})
+	if sc.Spec.Tells {
+		sc.Spec.Hosts[n].Config.RendezvousMin, sc.Spec.Hosts[n].Config.DeferrableMin = 100, []int{-1, 100}[rng.IntN(2)]
+	}
 	sc.Spec.Liar, sc.Spec.Hostile, sc.Spec.Forged, sc.Spec.Light = true, true, true, true
 	for i := range sc.Spec.Hosts {
 		h := &sc.Spec.Hosts[i]

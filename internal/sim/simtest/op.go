@@ -114,6 +114,7 @@ type Op struct {
 	had       bool   // its target has said that all of it came
 	fetched   uint64 // OpFetch: the old value
 	seen      []byte // what a read of a slate brought
+	cameIn    []int  // send, with Spec.Tells: the lives of its target that received it
 	toldIn    int    // OpWrite: the life of the target that heard of it last, 0: none
 }
 

@@ -884,10 +884,12 @@ type Result struct {
 	TurnedAway int
 	// Dealings are the operations with the liar (Scenario.Lie), Refused those that a target refused.
 	Dealings, Refused int
-	Bytes             int // bytes of messages received
-	Virtual           time.Duration
-	Err               error // a *Violation or a panic
-	Stats             transport.Stats
+	// Told, Lent and PutOff are the messages among honest hosts, with a liar, that were received, announced, and asked for again.
+	Told, Lent, PutOff int
+	Bytes              int // bytes of messages received
+	Virtual            time.Duration
+	Err                error // a *Violation or a panic
+	Stats              transport.Stats
 }
 
 // Holes reports whether a path has a hole at some time.
@@ -917,6 +919,7 @@ func Run(sc *Scenario, trace io.Writer) (res Result) {
 			res.Void, res.Small = w.void, w.small
 			res.Did = w.did
 			res.Dealings, res.Refused = len(w.dealings), w.refusals
+			res.Told, res.Lent, res.PutOff = w.cameAmong, w.lentAmong, w.putOff
 		}
 		switch p := recover().(type) {
 		case nil:

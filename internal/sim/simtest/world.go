@@ -66,6 +66,8 @@ type Spec struct {
 	Forged bool
 	// Liar has the last host lie about one-sided operations (Scenario.Lie).
 	Liar bool
+	// Tells has the liar lie about messages, too.
+	Tells bool
 	// Light omits the audit of matching order, whose cost is the square of the number of
 	// operations.
 	Light bool
@@ -97,6 +99,7 @@ type World struct {
 	dealings []*dealing
 	refusals int // of dealings
 	did      Coverage
+	stolen   theft
 	byNode   map[*sim.Node]*Host
 	byAddr   map[netip.AddrPort]*Host
 	seq      uint64 // number of the latest post or end
@@ -116,6 +119,9 @@ type World struct {
 	lagRow   int  // the most of them in a row
 	void     int  // void packets sent
 	small    int  // requests sent with the small header
+
+	// Among honest hosts, though there is a liar: messages that came, announcements, and restarts that were asked for.
+	cameAmong, lentAmong, putOff int
 }
 
 // A spare is a recycled buffer and the operation that had it last.
