@@ -176,7 +176,7 @@ func (f *FEP) idemPath(id PeerID, p *peer, q *idemQueue, tries int) int {
 	switch {
 	case p.ports.N == 0 || f.form.trailer == 0:
 		return 0
-	case tries > 0 && (tries == 1 || tries%2 != 0):
+	case tries%2 != 0:
 		port = 0
 	case tries > 0:
 		port = p.ports.First + uint16(f.rng.IntN(int(p.ports.N)))

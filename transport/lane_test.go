@@ -153,15 +153,7 @@ func TestRTRGoesByItsOwnPDC(t *testing.T) {
 	p := newPipe(t, nil)
 	list := p.requests()
 	p.post(p.a, Op{Kind: OpTSend, Peer: p.toB, RI: 15, Buf: pattern(100, 1), Level: LevelMatch, Context: "s"})
-	turns := func() {
-		for range 3 {
-			p.now += time.Millisecond
-			p.a.Advance(p.now)
-			p.b.Advance(p.now)
-			p.exchange()
-		}
-	}
-	turns()
+	p.turns(3)
 	p.want(p.a)
 	theirs := map[uint16]bool{}
 	for _, x := range *list {
@@ -173,7 +165,7 @@ func TestRTRGoesByItsOwnPDC(t *testing.T) {
 	*list = nil
 	buf := make([]byte, 100)
 	p.post(p.b, Op{Kind: OpTRecv, Buf: buf, Context: "r"})
-	turns()
+	p.turns(3)
 	p.want(p.a, "s ok")
 	p.want(p.b, "r ok len=100")
 	if len(*list) == 0 {

@@ -3,7 +3,6 @@ package transport
 import (
 	"fmt"
 	"testing"
-	"time"
 
 	"github.com/uetkit/uetkit/transport/wire"
 )
@@ -180,18 +179,10 @@ func TestOpsThatMoveCountOnce(t *testing.T) {
 	// An ordered message that its target has deferred is asked for, and goes by RUD then.
 	p := newPipe(t, func(c *Config) { c.DeferrableMin = 1 })
 	p.post(p.a, Op{Kind: OpTSend, Peer: p.toB, RI: 15, Buf: pattern(100, 1), Level: LevelMatch, Ordered: true, Context: "s"})
-	turns := func() {
-		for range 5 {
-			p.now += time.Millisecond
-			p.a.Advance(p.now)
-			p.b.Advance(p.now)
-			p.exchange()
-		}
-	}
-	turns()
+	p.turns(5)
 	p.want(p.a)
 	p.post(p.b, Op{Kind: OpTRecv, Buf: make([]byte, 100), Context: "r"})
-	turns()
+	p.turns(5)
 	p.want(p.a, "s ok")
 	if m := modesOf(p.a); m != (modeCounts{rud: 1}) {
 		t.Errorf("deferred: %+v", m)

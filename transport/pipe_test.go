@@ -49,6 +49,16 @@ func (p *pipe) turn() {
 	}
 }
 
+// turns takes n turns, a millisecond apart.
+func (p *pipe) turns(n int) {
+	for range n {
+		p.now += time.Millisecond
+		p.a.Advance(p.now)
+		p.b.Advance(p.now)
+		p.exchange()
+	}
+}
+
 // exchange ends the turn, so that waiting ACKs leave, too.
 func (p *pipe) exchange() {
 	p.turn()

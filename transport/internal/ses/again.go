@@ -107,8 +107,8 @@ type lateSend struct {
 	some bool
 }
 
-// tryNeighbours does what takenLate is to do. The more wait the more seldom it looks at them, so that it takes no more
-// than a tenth of the processor.
+// tryNeighbours does what takenLate is to do. The more wait the more seldom it looks at them, so that it takes about a
+// tenth of the processor at most.
 func (s *SES) tryNeighbours(now time.Duration) {
 	s.searchAt = now + time.Duration(len(s.waiting))*searchEach
 	s.late.some = false
