@@ -143,7 +143,7 @@ func (l *Line) check() error {
 	if l.Rate < 0 || l.Rate > maxRate {
 		return fmt.Errorf("rate: %v: give 1bit/s to %v, or 0 for no limit", l.Rate, maxRate)
 	}
-	if err := cmp.Or(duration("delay", l.Delay), duration("jitter", l.Jitter), size("queue", l.Queue), size("queue_high", l.QueueHigh)); err != nil {
+	if err := cmp.Or(duration("delay", l.Delay), duration("jitter", l.Jitter), size("queue", l.Queue), size("queue_high", l.QueueHigh), size("small", l.Small)); err != nil {
 		return err
 	}
 	if e := l.ECN; e != nil {

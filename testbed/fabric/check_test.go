@@ -31,6 +31,7 @@ func TestConfigRefused(t *testing.T) {
 		{"port a: from: rate: 11Tbit/s", from(Line{Rate: 11e12})},
 		{"port b: to: queue: -5", toB(Line{Queue: -5})},
 		{"port b: to: queue_high: 1GiB", toB(Line{QueueHigh: 1 << 30})},
+		{"port b: to: small: -1", toB(Line{Small: -1})},
 		{"port b: to: delay: -1ns", toB(Line{Delay: -1})},
 		{"port b: to: jitter: 101h", toB(Line{Jitter: Duration(101 * time.Hour)})},
 		{"port b: to: ecn: min: 2kB is more than max, 1kB", toB(Line{ECN: &ECN{Min: 2000, Max: 1000}})},

@@ -59,6 +59,9 @@ type Line struct {
 	// a queue of its own, of QueueHigh bytes (0 means Queue).
 	Queue     Bytes `toml:"queue" json:"queue,omitempty"`
 	QueueHigh Bytes `toml:"queue_high" json:"queue_high,omitempty"`
+	// Small is up to how many bytes an IP packet of any class goes with the high class, before
+	// larger ones that wait. 0 means that its length does not matter.
+	Small Bytes `toml:"small" json:"small,omitempty"`
 	// ECN marks ECT packets of the low class as they leave the queue. If more than Max
 	// bytes of that class wait behind a packet it is always marked, up to Min bytes never;
 	// in between the probability rises to Prob. Min = Max is a threshold.

@@ -109,7 +109,7 @@ func TestEventEvery(t *testing.T) {
 
 // After all temporary changes the line is as before, however they overlap.
 func TestEventUndo(t *testing.T) {
-	before := Line{Rate: 1e9, Delay: 7, Jitter: 3, Queue: 1000, QueueHigh: 2000, ECN: &ECN{Max: 5}, MTU: 1500}
+	before := Line{Rate: 1e9, Delay: 7, Jitter: 3, Queue: 1000, QueueHigh: 2000, Small: 60, ECN: &ECN{Max: 5}, MTU: 1500}
 	r := newRig(t, toB(before))
 	l := r.s.lines[3]
 	was := l.eff
@@ -117,14 +117,14 @@ func TestEventUndo(t *testing.T) {
 	for i, e := range []Event{
 		{For: Duration(10 * ms), Set: &Line{Rate: 2e9, Delay: 70}},
 		{For: Duration(5 * ms), Set: &Line{Rate: 3e9, MTU: 900, Trim: &Trim{After: 1}}},
-		{For: Duration(20 * ms), Set: &Line{Delay: 80, ECN: &ECN{Max: 9}, Queue: 5, QueueHigh: 6, Jitter: 1, InOrder: true}},
+		{For: Duration(20 * ms), Set: &Line{Delay: 80, ECN: &ECN{Max: 9}, Queue: 5, QueueHigh: 6, Small: 70, Jitter: 1, InOrder: true}},
 		{For: Duration(2 * ms), Down: true},
 		{For: Duration(3 * ms), Down: true},
 		{For: Duration(4 * ms), Set: &Line{Down: true}},
 	} {
 		e.On = on
 		r.apply(e)
-		if i == 2 && (l.eff.Rate != 3e9 || l.eff.Delay != 80 || l.eff.MTU != 900 || l.eff.Queue != 5 || l.eff.Trim == nil) {
+		if i == 2 && (l.eff.Rate != 3e9 || l.eff.Delay != 80 || l.eff.MTU != 900 || l.eff.Queue != 5 || l.eff.Small != 70 || l.eff.Trim == nil) {
 			t.Errorf("in force: %+v", l.eff)
 		}
 	}

@@ -80,7 +80,7 @@ func (b *bytesIn) rule(replay *bool) Rule {
 func (b *bytesIn) line(replay *bool) Line {
 	l := Line{
 		Rate: pick(b, Rate(0), 0, 1e5, 1e7, 1e9), Delay: b.time(10 * ms), Jitter: b.time(10 * ms), InOrder: b.maybe(),
-		Queue: pick(b, Bytes(0), 1000, 10000), QueueHigh: pick(b, Bytes(0), 500), MTU: pick(b, 0, 0, 0, 1000), Down: b.byte() == 255,
+		Queue: pick(b, Bytes(0), 1000, 10000), QueueHigh: pick(b, Bytes(0), 500), Small: pick(b, Bytes(0), 0, 200), MTU: pick(b, 0, 0, 0, 1000), Down: b.byte() == 255,
 	}
 	if b.maybe() {
 		l.ECN = &ECN{Min: pick(b, Bytes(0), 500), Max: pick(b, Bytes(500), 5000), Prob: b.share()}

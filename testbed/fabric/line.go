@@ -84,6 +84,7 @@ func merge(l, set, from *Line) {
 	over(&l.InOrder, set.InOrder, from.InOrder)
 	over(&l.Queue, set.Queue, from.Queue)
 	over(&l.QueueHigh, set.QueueHigh, from.QueueHigh)
+	over(&l.Small, set.Small, from.Small)
 	over(&l.ECN, set.ECN, from.ECN)
 	over(&l.Trim, set.Trim, from.Trim)
 	over(&l.MTU, set.MTU, from.MTU)
@@ -122,7 +123,7 @@ func (s *Switch) queue(l *line, p *packet) {
 	}
 	dscp := tos(p.buf, p.v6) >> 2
 	n := int64(p.n)
-	if !s.classes.high(dscp) {
+	if !s.classes.high(dscp) && n > int64(l.eff.Small) {
 		full := l.lowBytes+n > int64(l.eff.Queue)
 		if l.eff.Trim != nil {
 			after := int64(math.MaxInt64)

@@ -87,6 +87,18 @@ func TestPriority(t *testing.T) {
 	}
 }
 
+// Where small packets go first they overtake larger ones of their class, and stay in order among themselves.
+func TestSmallFirst(t *testing.T) {
+	r := newRig(t, toB(Line{Rate: byteUS, Small: 150}))
+	for i, n := range []int{200, 151, 150, 200, 100} {
+		r.send(sized(i, n, pkt{}))
+	}
+	r.run(time.Second)
+	if got := r.psns(); !slices.Equal(got, []uint32{0, 2, 4, 1, 3}) {
+		t.Errorf("left in the order %v", got)
+	}
+}
+
 // Control and trimmed packets go first.
 func TestClasses(t *testing.T) {
 	own := Classes{Trimmable: 1, TrimmableRTX: 2, Trimmed: 3, TrimmedLastHop: 4, Control: 5}
