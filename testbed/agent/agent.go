@@ -10,6 +10,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net/netip"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -18,6 +19,8 @@ import (
 	"sync"
 	"syscall"
 	"time"
+
+	"github.com/uetkit/uetkit/testbed/scenario"
 )
 
 // Exit statuses.
@@ -79,6 +82,11 @@ func (h *host) touch(name string) error {
 
 // serve runs the server until ctx ends.
 func (h *host) serve(ctx context.Context) error {
+	if h.TCP {
+		if err := sinkTCP(ctx, netip.AddrPortFrom(netip.IPv4Unspecified(), tcpPort)); err != nil {
+			return err
+		}
+	}
 	args := []string{"serve"}
 	if h.Keys != "" {
 		args = append(args, "--keys", h.Keys)
@@ -199,6 +207,9 @@ func (h *host) client(ctx context.Context) error {
 
 // do runs one entry of the traffic.
 func (h *host) do(ctx context.Context, i int) exitCode {
+	if h.Traffic[i].Test == scenario.TCP {
+		return h.tcp(ctx, i)
+	}
 	args := h.Command(i)
 	fmt.Fprintf(h.stdout, "+ uetperf %s\n", strings.Join(args, " "))
 	err := h.command(ctx, args).Run()

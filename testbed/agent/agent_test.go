@@ -3,6 +3,8 @@ package agent
 import (
 	"bytes"
 	"context"
+	"io"
+	"net"
 	"net/netip"
 	"os"
 	"path/filepath"
@@ -12,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/uetkit/uetkit/cmd/uetperf/record"
 	"github.com/uetkit/uetkit/testbed/fabric"
 	"github.com/uetkit/uetkit/testbed/scenario"
 )
@@ -30,7 +33,7 @@ func lookup(vars []string) func(string) string {
 
 func TestEnvRoundTrip(t *testing.T) {
 	want := &Env{
-		Role: "client", Case: "clean", Out: "/out", Keys: "/keys", Wait: true, Security: "psk", Capture: true, Seed: 42, Limit: 30 * time.Second,
+		Role: "client", Case: "clean", Out: "/out", Keys: "/keys", Wait: true, Security: "psk", Capture: true, TCP: true, Seed: 42, Limit: 30 * time.Second,
 		Peers:   map[string]netip.Addr{"s": netip.MustParseAddr("198.18.16.2"), "c": netip.MustParseAddr("198.18.17.2")},
 		Gateway: netip.MustParseAddr("198.18.17.1"), Route: scenario.Range,
 		Traffic: []scenario.Traffic{{From: "c", To: "s", Test: "bw", Time: fabric.Duration(1500 * time.Millisecond), At: fabric.Duration(time.Second)}},
@@ -230,5 +233,47 @@ func TestServer(t *testing.T) {
 	}
 	if code, said, _ := runHost(t, t.Context(), "exit 0", Env{Role: "server"}); code != ExitFailed || !strings.Contains(said, "ended by itself") {
 		t.Errorf("exit %d; %s", code, said)
+	}
+}
+
+// A stream of TCP leaves a record of what the server says that came, and ends with its context.
+func TestTCP(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	addr := netip.MustParseAddrPort("127.0.0.1:0")
+	l, err := net.Listen("tcp", addr.String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	addr = l.Addr().(*net.TCPAddr).AddrPort()
+	_ = l.Close()
+	if err := sinkTCP(ctx, addr); err != nil {
+		t.Fatal(err)
+	}
+	n, took, err := streamTCP(ctx, addr, 20*time.Millisecond)
+	if err != nil || n < tcpWrite || n%tcpWrite != 0 || took < 20*time.Millisecond {
+		t.Errorf("%d bytes in %v, %v", n, took, err)
+	}
+	h := &host{&Env{Out: t.TempDir(), Seed: 3}, "", io.Discard, io.Discard}
+	if err := h.leave(2, time.Now(), &scenario.Traffic{Test: scenario.TCP}, 5e6, 2*time.Second); err != nil {
+		t.Fatal(err)
+	}
+	f, err := os.Open(filepath.Join(h.Out, "2.json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	rec, err := record.Read(f)
+	if err != nil || !rec.OK || rec.Config.Test != scenario.TCP || len(rec.Runs) != 1 || rec.Runs[0].Bytes != 5e6 || *rec.Runs[0].GoodputBPS != 2e7 {
+		t.Errorf("%+v, %v", rec, err)
+	}
+	ended := make(chan error)
+	go func() {
+		_, _, err := streamTCP(ctx, addr, time.Hour)
+		ended <- err
+	}()
+	cancel()
+	if err := <-ended; err == nil {
+		t.Error("a stream outlives its context")
 	}
 }

@@ -29,6 +29,7 @@ type Env struct {
 	Security string
 	Keys     string
 	Capture  bool
+	TCP      bool // a server also takes TCP connections
 }
 
 // Vars returns the variables of a host's environment, without UET_OUT and UET_KEYS, which
@@ -57,6 +58,9 @@ func (e *Env) Vars() []string {
 	if e.Capture {
 		vars = append(vars, "UET_CAPTURE=1")
 	}
+	if e.TCP {
+		vars = append(vars, "UET_TCP=1")
+	}
 	return vars
 }
 
@@ -64,7 +68,7 @@ func (e *Env) Vars() []string {
 func ReadEnv(get func(string) string) (*Env, error) {
 	e := &Env{
 		Role: get("UET_ROLE"), Case: get("UET_CASE"), Out: get("UET_OUT"), Security: get("UET_SEC"), Keys: get("UET_KEYS"),
-		Wait: get("UET_WAIT") == "1", Capture: get("UET_CAPTURE") == "1", Peers: map[string]netip.Addr{},
+		Wait: get("UET_WAIT") == "1", Capture: get("UET_CAPTURE") == "1", TCP: get("UET_TCP") == "1", Peers: map[string]netip.Addr{},
 	}
 	if e.Role != "server" && e.Role != "client" {
 		return nil, fmt.Errorf("UET_ROLE %q is not server or client", e.Role)

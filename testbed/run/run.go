@@ -285,6 +285,7 @@ func plan(sc *scenario.Scenario, l *lab.Lab, bin string, seed uint64, images map
 			Role: n.Role, Case: sc.Name, Peers: peers, Gateway: n.Gateway, Route: scenario.Range, Traffic: sc.Of(n),
 			// Each host has its own range of seeds, and each entry of its traffic one seed of it.
 			Seed: seed + uint64(i)*1000, Limit: time.Duration(sc.Limit), Wait: true, Security: sc.Security, Capture: sc.Capture && n.Role == "client",
+			TCP: n.Role == "server" && sc.HasTCP(n.Name),
 		}
 		h.Env = env.Vars()
 		spec.Hosts = append(spec.Hosts, h)

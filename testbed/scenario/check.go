@@ -14,9 +14,12 @@ import (
 	"github.com/uetkit/uetkit/testbed/metrics"
 )
 
+// TCP is the test that is none of uetperf: a stream of the kernel's TCP with cubic, which real hosts alone have.
+const TCP = "tcp"
+
 // The words that a scenario may use.
 var (
-	Tests      = []string{"ping", "lat", "bw", "rate", "load", "soak", "rr"}
+	Tests      = []string{"ping", "lat", "bw", "rate", "load", "soak", "rr", TCP}
 	Substrates = []string{"docker", "netns", "sim"}
 	roles      = []string{"server", "client"}
 	ops        = []string{"send", "tsend", "inject"}
@@ -238,6 +241,10 @@ func (s *Scenario) trafficFaults() *fault {
 			return bad("time", "it is negative")
 		case t.Iters > 0 && t.Time > 0:
 			return bad("time", "iters and time are two ways to say how long: give one")
+		case t.Test == TCP && t != (Traffic{From: t.From, To: t.To, At: t.At, Test: TCP, Time: t.Time}):
+			return bad("test", "%s takes from, to, at and time alone", TCP)
+		case t.Test == TCP && (len(s.Substrates) == 0 || slices.Contains(s.Substrates, "sim")):
+			return bad("test", "the simulator has no TCP: say substrates = [\"docker\", \"netns\"]")
 		case t.Iters == 0 && t.Time == 0 && !pingpong:
 			return bad("", "say how long by iters or time")
 		case t.Time+t.At > s.Limit:

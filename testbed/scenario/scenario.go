@@ -68,7 +68,7 @@ type Traffic struct {
 	// At is when it starts, counted from the start of the host, beside other traffic of the
 	// host. Without At it starts when the previous entry without At has ended.
 	At fabric.Duration `toml:"at"`
-	// Test is a command of uetperf.
+	// Test is a command of uetperf, or tcp: a stream of the kernel's TCP (cubic) for Time, beside UET. It is not for the simulator.
 	Test string `toml:"test"`
 	Op   string `toml:"op"` // how a message is sent: with a tag or without, or copied at once
 	// These are as the flags of uetperf (uetperf bw -h); left out, the flag's default holds. All data

@@ -56,6 +56,11 @@ func (s *Scenario) Nodes(base netip.Prefix) []Node {
 	return nodes
 }
 
+// HasTCP reports whether a server takes streams of TCP.
+func (s *Scenario) HasTCP(server string) bool {
+	return slices.ContainsFunc(s.Traffic, func(t Traffic) bool { return t.Test == TCP && t.To == server })
+}
+
 // Network returns the n-th /24 from base on.
 func Network(base netip.Prefix, n int) netip.Prefix {
 	a := base.Masked().Addr().As4()
