@@ -11,7 +11,8 @@ import (
 	"strconv"
 	"strings"
 	"sync"
-	"time"
+
+	"github.com/uetkit/uetkit/fi"
 )
 
 // Kind is a collective.
@@ -66,6 +67,9 @@ type CallSite struct {
 }
 
 func (s CallSite) String() string {
+	if s.Kind == 0 {
+		return fmt.Sprintf("rank %d is in another, number %d", s.Rank, s.Seq)
+	}
 	var b strings.Builder
 	name := s.Kind.String()
 	if s.Nonblocking {
@@ -114,10 +118,8 @@ func (e *ErrLeft) Error() string {
 	return fmt.Sprintf("mp: a collective was left: %v: %s", e.At, e.Why)
 }
 
-// A header travels with every message of a collective: what the sender is in. Messages of one
-// rank to another come in order, so the two must be equal; a rank that is in something else is
-// found by it. 80 bytes: seq 4, kind 1, type 1, algorithm 1, nonblocking 1, root 4, count 8, rank 4,
-// site 1 and 55.
+// A header says what a rank is in. 80 bytes: seq 4, kind 1, type 1, algorithm 1, nonblocking 1,
+// root 4, count 8, rank 4, site 1 and 55. A message of a collective has its mark, see markOf.
 const (
 	headLen = 80
 	siteMax = headLen - 25
@@ -140,6 +142,7 @@ type coll struct {
 
 	mu   sync.Mutex // guards what follows
 	seq  uint32
+	mark uint64           // of the current collective; only who is in it reads
 	last [8][headLen]byte // the latest calls, by seq
 	idle []*Comm          // of nonblocking collectives that have ended
 	away int              // messages that those sent
@@ -182,6 +185,7 @@ func (c *Comm) begin(frames int, kind Kind, t elem, count, root int, a Algorithm
 	binary.LittleEndian.PutUint64(h[12:], uint64(int64(count)))
 	binary.LittleEndian.PutUint32(h[20:], uint32(c.rank))
 	h[siteAt] = byte(copy(h[siteAt+1:], site))
+	k.mark = markOf(h)
 	k.mu.Unlock()
 	if out := c.w.cfg.Debug; out != nil && a != 0 && c.rank == 0 && k.shown[kind]&(1<<a) == 0 {
 		k.shown[kind] |= 1 << a
@@ -239,7 +243,7 @@ func (c *Comm) leave(ctx context.Context, err error) error {
 // piece is the k-th piece of a part that is longer than the provider takes in one message, nil
 // beyond the last. An empty part has one piece.
 func (c *Comm) piece(p []byte, k int) []byte {
-	n := c.w.most - headLen
+	n := c.w.most
 	if k*n >= len(p) {
 		return p[len(p):]
 	}
@@ -248,7 +252,7 @@ func (c *Comm) piece(p []byte, k int) []byte {
 
 // pieces is how many messages a part takes.
 func (c *Comm) pieces(p []byte) int {
-	n := c.w.most - headLen
+	n := c.w.most
 	return max(1, (len(p)+n-1)/n)
 }
 
@@ -265,20 +269,18 @@ func (c *Comm) put(dst int, p []byte) error {
 func (c *Comm) putPiece(dst int, p []byte) error {
 	w := c.w
 	eager := len(p) <= eagerMax && w.copied.Load() < aheadMax
-	n := headLen
+	n := 0
 	if eager {
-		n += len(p)
+		n = len(p)
 	}
 	r := w.newRequest(n)
-	r.kind, r.c, r.peer, r.status = opSend, c, c.global(dst), Status{}
-	r.msg.Tag = wireTag(c.id, c.rank, kindColl, c.stream)
-	copy(r.mem, c.head()[:])
+	r.kind, r.c, r.peer, r.flags, r.status = opSend, c, c.global(dst), fi.RemoteCQData, Status{}
+	r.msg.Tag, r.msg.Data = wireTag(c.id, c.rank, kindColl, c.stream), c.coll.mark
 	if eager {
-		n = headLen + copy(r.mem[headLen:], p)
-		r.buf, r.detached = r.mem[:n], true
+		r.buf, r.detached = r.mem[:copy(r.mem, p)], true
 		w.copied.Add(int64(n))
 	} else {
-		r.iov, r.niov = [2][]byte{r.mem[:headLen], p}, 2
+		r.buf = p
 	}
 	if err := w.start(r); err != nil {
 		w.drop(r)
@@ -292,11 +294,13 @@ func (c *Comm) putPiece(dst int, p []byte) error {
 }
 
 // expect posts the receive of the next part of a rank.
-func (c *Comm) expect(src int, p []byte) (*request, error) {
+func (c *Comm) expect(src int, p []byte) (*request, error) { return c.postRecv(src, kindColl, p) }
+
+// postRecv posts a receive that ends with the collective.
+func (c *Comm) postRecv(src, kind int, p []byte) (*request, error) {
 	r := c.w.newRequest(0)
-	r.kind, r.c, r.peer, r.ordered, r.room = opRecv, c, c.global(src), true, headLen+len(p)
-	r.iov, r.niov = [2][]byte{r.head[:], p}, 2
-	r.msg.Tag, r.msg.Ignore = match(c.id, src, kindColl, c.stream)
+	r.kind, r.c, r.peer, r.ordered, r.buf, r.room = opRecv, c, c.global(src), true, p, len(p)
+	r.msg.Tag, r.msg.Ignore = match(c.id, src, kind, c.stream)
 	if err := c.w.receive(r); err != nil {
 		r.free()
 		return nil, err
@@ -314,34 +318,17 @@ func (c *Comm) got(ctx context.Context, r *request) error {
 			c.w.takeBack(r, err)
 		}
 	}
-	want, n := r.room, r.status.Len
-	mine := c.head()
-	theirs := r.head
-	_, err := r.take()
+	want, src, mark := r.room, r.status.Source, r.mark
+	st, err := r.take()
 	switch {
 	case err != nil && !errors.As(err, new(*ErrTruncated)):
 		return err
-	case n < headLen:
-		return &ErrTransport{"collective", fmt.Errorf("a message of %d bytes has no header", n)}
-	case [sameAt]byte(mine[:sameAt]) != [sameAt]byte(theirs[:sameAt]):
-		return c.mismatch(mine, &theirs)
-	case n != want: // of slices whose lengths the ranks do not know from each other
-		e := &ErrMismatch{siteFrom(mine[:]), siteFrom(theirs[:])}
-		size := elem(mine[5]).size()
-		e.A.Count, e.B.Count = (want-headLen)/size, (n-headLen)/size
-		return e
+	case mark != c.coll.mark:
+		return c.mismatch(ctx, src, mark, 0, 0)
+	case st.Len != want: // of slices whose lengths the ranks do not know from each other
+		return c.mismatch(ctx, src, mark, want, st.Len)
 	}
 	return nil
-}
-
-// mismatch names this rank's call and that of another. If the other is behind, the call that it
-// should have met is the one that tells.
-func (c *Comm) mismatch(mine, theirs *[headLen]byte) error {
-	seq := binary.LittleEndian.Uint32(theirs[:])
-	if then := &c.coll.last[seq%8]; [4]byte(then[:4]) == [4]byte(theirs[:4]) && [sameAt]byte(then[:sameAt]) != [sameAt]byte(theirs[:sameAt]) {
-		mine = then
-	}
-	return &ErrMismatch{siteFrom(mine[:]), siteFrom(theirs[:])}
 }
 
 // get receives a part of a collective.
@@ -535,56 +522,6 @@ func (w *World) heardBroken(b []byte) {
 		if s, _, ok := text(b[headLen:]); ok {
 			c.breakHere(&ErrLeft{siteFrom(b[:headLen]), s, nil})
 		}
-	}
-}
-
-// askLate asks the ranks for which collectives wait long what they are in.
-func (w *World) askLate(now time.Duration) {
-	type late struct {
-		c    *Comm
-		rank int32
-	}
-	var ask [pingBatch]late
-	n := 0
-	w.mu.Lock()
-	for r := w.recvs; r != nil && n < len(ask); r = r.next {
-		if r.ordered && now-r.since >= pingAfter {
-			r.since = now
-			ask[n] = late{r.c, r.peer}
-			n++
-		}
-	}
-	w.mu.Unlock()
-	for _, l := range ask[:n] {
-		b := l.c.control(ctlLate)
-		l.c.coll.mu.Lock()
-		b = append(b, l.c.head()[:]...)
-		l.c.coll.mu.Unlock()
-		w.whisper(int(l.rank), b)
-	}
-}
-
-// heardLate deals with a rank that waits for this one: if this one is or was in another
-// collective, the wait is in vain.
-func (w *World) heardLate(b []byte) {
-	c, b := w.about(b)
-	if c == nil || len(b) < headLen {
-		return
-	}
-	theirs := [headLen]byte(b)
-	at := siteFrom(theirs[:])
-	if at.Rank < 0 || at.Rank >= c.size {
-		return
-	}
-	if e := c.broken.Load(); e != nil {
-		w.whisper(int(c.global(at.Rank)), c.brokenBy(*e))
-		return
-	}
-	c.coll.mu.Lock()
-	mine := c.coll.last[at.Seq%8]
-	c.coll.mu.Unlock()
-	if [4]byte(mine[:4]) == [4]byte(theirs[:4]) && [sameAt]byte(mine[:sameAt]) != [sameAt]byte(theirs[:sameAt]) {
-		c.breakUp(&ErrMismatch{siteFrom(mine[:]), at})
 	}
 }
 

@@ -18,6 +18,7 @@ func FuzzControl(f *testing.F) {
 	f.Add(w.world.brokenBy(&ErrLeft{At: CallSite{Rank: 2}, Why: "so"}))
 	f.Add(w.world.brokenBy(&ErrPeerFailed{Rank: 2, Host: "h", Why: "w"}))
 	f.Add(append(w.world.control(ctlLate), make([]byte, headLen)...))
+	f.Add(append(w.world.control(ctlUnlike), make([]byte, unlikeLen)...))
 	f.Fuzz(func(t *testing.T, m []byte) {
 		w := &World{rank: 0, size: 3, peers: make([]peer, 3), comms: map[uint32]*Comm{}, begun: time.Now()}
 		w.ex = nobody{}

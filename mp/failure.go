@@ -205,6 +205,7 @@ const (
 	ctlBroken            // collectives on a communicator are not possible any more
 	ctlLate              // a rank waits in a collective for this one
 	ctlBye               // a rank closes its world; all that it sent came before
+	ctlUnlike            // a rank got a message of a collective that is not like its own
 )
 
 // listen posts a buffer for control messages.
@@ -234,6 +235,8 @@ func (w *World) heard(m []byte) {
 		w.heardBroken(body)
 	case ctlLate:
 		w.heardLate(body)
+	case ctlUnlike:
+		w.heardUnlike(body)
 	case ctlBye:
 		if len(body) >= byeLen {
 			if rank := int(binary.LittleEndian.Uint32(body)); rank < w.size && rank != w.rank {

@@ -3,6 +3,7 @@ package mp_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strings"
 	"sync"
 	"testing"
@@ -306,4 +307,38 @@ func TestRankLeaves(t *testing.T) {
 		t.Errorf("barrier: %v", err)
 	}
 	closeAll(t, worlds[:2])
+}
+
+// A rank that got a message of another collective waits for the word of its sender: as long as
+// that computes, but not for ever for one that has freed the communicator.
+func TestMismatchWithABusyRank(t *testing.T) {
+	for _, frees := range []bool{false, true} {
+		t.Run(fmt.Sprintf("frees=%v", frees), func(t *testing.T) {
+			mptest.RunVirtual(t, 2, mptest.Net{Delay: time.Millisecond}, func(c *mp.Comm) {
+				ctx := context.Background()
+				d, err := c.Dup(ctx)
+				ok(t, err)
+				if c.Rank() == 0 {
+					ok(t, mp.Bcast(ctx, d, make([]int64, 1), 0))
+					if frees {
+						ok(t, d.Free())
+					}
+					time.Sleep(5 * time.Second)
+					_, err = c.Recv(ctx, nil, 1, 1)
+					ok(t, err)
+					return
+				}
+				begun := time.Now()
+				err = d.Barrier(ctx)
+				took := time.Since(begun)
+				var mis *mp.ErrMismatch
+				if !errors.As(err, &mis) || mis.A.Kind != mp.KindBarrier || mis.B.Rank != 0 || took < 5*time.Second || took > 11*time.Second {
+					t.Errorf("after %v: %v", took, err)
+				} else if frees == (mis.B.Kind == mp.KindBcast) {
+					t.Errorf("rank 0 freed the communicator: %v; it told %v", frees, mis.B)
+				}
+				ok(t, c.Send(ctx, nil, 0, 1))
+			})
+		})
+	}
 }

@@ -37,7 +37,7 @@ func (c *Comm) fork(kind Kind, t elem, count, root int, a Algorithm) (*Comm, err
 	s.stream = 1 + k.begun%MaxTag
 	k.begun++
 	s.coll.mu.Lock()
-	s.coll.seq = k.seq
+	s.coll.seq, s.coll.mark = k.seq, k.mark
 	*s.head() = *c.head()
 	s.coll.mu.Unlock()
 	return s, nil

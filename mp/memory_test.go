@@ -1,9 +1,11 @@
 package mp
 
 import (
+	"slices"
 	"sync"
 
 	"github.com/uetkit/uetkit/cq"
+	"github.com/uetkit/uetkit/fi"
 )
 
 // A memory is a provider without a network: it matches messages in lists, for worlds of more
@@ -11,7 +13,13 @@ import (
 type memory struct {
 	mu    sync.Mutex
 	recvs map[memoryKey][]*request
-	early map[memoryKey][][]byte
+	early map[memoryKey][]early
+}
+
+// An early message waits for its receive.
+type early struct {
+	bytes []byte
+	mark  uint64
 }
 
 // A memoryKey is to whom a message goes, and its tag, which has its source.
@@ -22,7 +30,7 @@ type memoryKey struct {
 
 // MemoryWorlds are n worlds without endpoints, for collectives without a context that ends.
 func MemoryWorlds(n int, choose func(Call) Algorithm) []*World {
-	m := &memory{recvs: map[memoryKey][]*request{}, early: map[memoryKey][][]byte{}}
+	m := &memory{recvs: map[memoryKey][]*request{}, early: map[memoryKey][]early{}}
 	worlds := make([]*World, n)
 	for rank := range worlds {
 		w := &World{rank: rank, size: n, most: 1 << 30, cfg: Config{Choose: choose}, peers: make([]peer, n), comms: map[uint32]*Comm{}}
@@ -39,18 +47,11 @@ func MemoryWorlds(n int, choose func(Call) Algorithm) []*World {
 }
 
 func (m *memory) post(w *World, r *request) {
-	parts := r.iov[:r.niov]
-	if r.niov == 0 {
-		parts = [][]byte{r.buf}
-	}
 	if r.kind == opRecv {
-		m.receive(memoryKey{int32(w.rank), r.msg.Tag}, r, parts)
+		m.receive(memoryKey{int32(w.rank), r.msg.Tag}, r)
 		return
 	}
-	var data []byte
-	for _, p := range parts {
-		data = append(data, p...)
-	}
+	data := early{slices.Clone(r.buf), r.msg.Data}
 	k := memoryKey{r.peer, r.msg.Tag}
 	m.mu.Lock()
 	var to *request
@@ -61,12 +62,12 @@ func (m *memory) post(w *World, r *request) {
 	}
 	m.mu.Unlock()
 	if to != nil {
-		fill(to, to.iov[:to.niov], k.tag, data)
+		fill(to, k.tag, data)
 	}
 	r.completed(&cq.Entry{})
 }
 
-func (m *memory) receive(k memoryKey, r *request, parts [][]byte) {
+func (m *memory) receive(k memoryKey, r *request) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	l := m.early[k]
@@ -75,13 +76,10 @@ func (m *memory) receive(k memoryKey, r *request, parts [][]byte) {
 		return
 	}
 	m.early[k] = l[1:]
-	go fill(r, parts, k.tag, l[0]) // its world is locked
+	go fill(r, k.tag, l[0]) // its world is locked
 }
 
-func fill(r *request, parts [][]byte, tag uint64, data []byte) {
-	n := len(data)
-	for _, p := range parts {
-		data = data[copy(p, data):]
-	}
-	r.completed(&cq.Entry{Tag: tag, Len: n})
+func fill(r *request, tag uint64, m early) {
+	copy(r.buf, m.bytes)
+	r.completed(&cq.Entry{Flags: fi.RemoteCQData, Tag: tag, Len: len(m.bytes), Data: m.mark})
 }

@@ -231,7 +231,7 @@ func (m *Message) Mrecv(ctx context.Context, buf []byte) (Status, error) {
 	m.r = nil
 	w := r.w
 	r.done.Store(false)
-	r.kind, r.buf, r.room, r.niov, r.flags = opRecv, buf, len(buf), 0, fi.Claim
+	r.kind, r.buf, r.room, r.flags = opRecv, buf, len(buf), fi.Claim
 	r.peer = r.c.global(m.st.Source)
 	if err := w.receive(r); err != nil {
 		r.free()

@@ -32,6 +32,7 @@ const (
 	kindUser = iota // point to point
 	kindColl        // a step of a collective
 	kindPart        // what is behind the first part of a message that was cut
+	kindNone        // no message: a receive of it waits for the end of a collective
 )
 
 func wireTag(ctx uint32, rank, kind, tag int) uint64 {

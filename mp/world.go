@@ -522,7 +522,7 @@ func (w *World) post(r *request) error {
 	switch {
 	case w.instead != nil:
 		return w.instead(r)
-	case r.kind == opRecv && r.niov == 0 && r.flags == 0:
+	case r.kind == opRecv && r.flags == 0:
 		return w.ep.TRecv(r.buf, fi.AddrUnspec, r.msg.Tag, r.msg.Ignore, r)
 	}
 	r.long()
@@ -530,13 +530,10 @@ func (w *World) post(r *request) error {
 	return w.ep.TRecvMsg(&r.msg, r.flags)
 }
 
-// long makes the message of a request that is more than a buffer.
+// long makes the message of a request for a call with flags.
 func (r *request) long() {
-	r.msg.Context = r
-	if r.niov == 0 {
-		r.iov[0], r.niov = r.buf, 1
-	}
-	r.msg.Iov = r.iov[:r.niov]
+	r.msg.Context, r.iov[0] = r, r.buf
+	r.msg.Iov = r.iov[:]
 }
 
 // postSend is post of a send. r may be in another life when it returns.
@@ -545,8 +542,10 @@ func (w *World) postSend(r *request) (err error) {
 	switch {
 	case w.instead != nil:
 		err = w.instead(r)
-	case r.niov == 0 && r.flags == 0:
+	case r.flags == 0:
 		err = w.ep.TSend(r.buf, r.msg.Addr, r.msg.Tag, r)
+	case r.flags == fi.RemoteCQData:
+		err = w.ep.TSendData(r.buf, r.msg.Data, r.msg.Addr, r.msg.Tag, r)
 	default:
 		r.long()
 		err = w.ep.TSendMsg(&r.msg, r.flags)
@@ -687,7 +686,7 @@ func (r *request) completed(e *cq.Entry) {
 		if r.kind == opRecv {
 			p.got.Add(1)
 		}
-		if e.Flags&fi.RemoteCQData != 0 && r.whole(e.Data) {
+		if e.Flags&fi.RemoteCQData != 0 && r.marked(e.Data) {
 			return
 		}
 	}
@@ -699,8 +698,13 @@ func (r *request) got(tag uint64, n int) {
 	r.status = Status{Source: wireRank(tag), Tag: wireUser(tag), Len: n}
 }
 
-// whole deals with the first part of a message that is cut. It reports whether others follow.
-func (r *request) whole(data uint64) bool {
+// marked deals with the remote CQ data of a message: the mark of a collective, or of the first
+// part of a message that is cut. It reports whether other parts follow.
+func (r *request) marked(data uint64) bool {
+	if r.ordered {
+		r.mark = data
+		return false
+	}
 	if r.kind == opPeek {
 		r.status.Len = int(data & cutLenMask)
 		return false
@@ -723,7 +727,7 @@ func (r *request) failed(e *cq.Error) {
 		if r.got(e.Tag, e.Len+e.OverLen); r.status.Source < r.c.size {
 			r.w.peers[r.c.global(r.status.Source)].got.Add(1)
 		}
-		if e.Flags&fi.RemoteCQData != 0 && r.status.Source < r.c.size && r.whole(e.Data) {
+		if e.Flags&fi.RemoteCQData != 0 && r.status.Source < r.c.size && r.marked(e.Data) {
 			return
 		}
 		r.finish(&ErrTruncated{Len: e.Len + e.OverLen, Room: e.Len})
