@@ -31,15 +31,16 @@ type Config struct {
 	// JobID is the job, 24 bits, which must be the same at both ends. Default: that of the
 	// authorization key, else 1 (R-ADDR-07).
 	JobID uint32
-	// SharePort lets the endpoint share its address and port, with their sockets, with other endpoints of its
-	// domain that ask for the same: the first that is enabled opens the port, the last that is closed
-	// closes it. Default false: the port is the endpoint's, and a second one gets fi.EADDRINUSE. Peers tell
-	// the endpoints apart by JobID, PIDonFEP and resource index, which Name returns. An endpoint that asks for no
-	// PIDonFEP (SrcAddr) gets the first that is free. The endpoints of a port have their Config in common
-	// but for JobID, RUDI, Logger and Tuning.Linger, and their type, kind of progress, traffic class and socket
-	// buffers, too; Enable names a field that differs (fi.EINVAL). Stats, Load, Quiesce and
-	// Abandon are then about the port. Its bounds are for all endpoints together, and all together have at most
-	// 65,000 sends under way. There may be 16,384 of them, 4,096 for a JobID and resource index. Not for FI_EP_MSG. It is for processes with very many endpoints: a post waits while
+	// SharePort lets the endpoint share its address and port, with their sockets, with other endpoints of its domain
+	// that ask for the same: the first that is enabled opens the port, the last that is closed closes it. Port 0
+	// (SrcAddr) is always a new one: the next endpoints name that of the first, which Name tells. Default false: the
+	// port is the endpoint's, and a second one gets fi.EADDRINUSE. Peers tell the endpoints apart by JobID, PIDonFEP
+	// and resource index, which Name returns. An endpoint that asks for no PIDonFEP (SrcAddr) gets the first that is
+	// free. The endpoints of a port have their Config in common but for JobID, RUDI, Logger and Tuning.Linger, and
+	// their type, kind of progress, traffic class and socket buffers, too; Enable names a field that differs
+	// (fi.EINVAL). Stats, Load, Quiesce and Abandon are then about the port. Its bounds are for all endpoints
+	// together, and all together have at most 65,000 sends under way. There may be 16,384 of them, 4,096 for a JobID
+	// and resource index. Not for FI_EP_MSG. It is for processes with very many endpoints: a post waits while
 	// another thread is in the port.
 	SharePort bool
 	// KnownPeersOnly drops packets from addresses that are not in the address vector.

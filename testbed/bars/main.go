@@ -102,6 +102,8 @@ type row struct {
 	iperf   bool     // instead of raw UDP: iperf3
 	sync    bool     // instead of raw UDP: a loop that writes to a mapped file and makes it durable
 	hub     int      // instead of uetperf: testbed/bars/hub with that many leaves
+	// sharePort lets the leaves share a port.
+	sharePort bool
 
 	absolute bool // the bar is a value, not a ratio
 }
@@ -406,7 +408,7 @@ func (r row) against(self, uetperf, nw string, srv, cli side) (float64, error) {
 // uetRun runs uetperf once and returns the value that the row compares.
 func (r row) uetRun(bin string, srv, cli side) (float64, error) {
 	if r.hub > 0 {
-		return hubRun(filepath.Dir(bin), srv, cli, r.hub, r.key)
+		return hubRun(filepath.Dir(bin), srv, cli, r)
 	}
 	folder := filepath.Join(filepath.Dir(bin), keysFolder)
 	host, stop, err := srv.serve(bin, "serve", "--listen", srv.addr+":0", "--once", "--keys", folder)

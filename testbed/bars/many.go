@@ -25,12 +25,14 @@ func manyRows() (rows []row) {
 	}
 	rows = append(rows,
 		row{name: "H6", nets: "lo", what: "heap of each of 1,000 idle endpoints, KiB", hub: 1000, key: "opened", lower: true, absolute: true, bar: 32},
-		row{name: "H6", nets: "lo", what: "heap of each of 1,000 endpoints that have received, KiB", hub: 1000, key: "used", lower: true, absolute: true})
+		row{name: "H6", nets: "lo", what: "heap of each of 1,000 endpoints that have received, KiB", hub: 1000, key: "used", lower: true, absolute: true},
+		row{name: "H6", nets: "lo", what: "heap of each of 1,000 endpoints that share a port and have received, KiB", hub: 1000, sharePort: true, key: "used", lower: true, absolute: true, bar: 32})
 	for _, c := range []struct {
 		n   int
 		bar float64
 	}{{10, 0}, {100, 300}, {1000, 200}} {
-		rows = append(rows, row{name: "H7", nets: everywhere, what: fmt.Sprintf("64 B from one endpoint to %d of another process, thousand/s", c.n), hub: c.n, key: "kmsgs", absolute: true, bar: c.bar})
+		rows = append(rows, row{name: "H7", nets: everywhere, what: fmt.Sprintf("64 B from one endpoint to %d of another process, thousand/s", c.n), hub: c.n, key: "kmsgs", absolute: true, bar: c.bar},
+			row{name: "H7", nets: everywhere, what: fmt.Sprintf("64 B from one endpoint to %d of another process that share a port, thousand/s", c.n), hub: c.n, sharePort: true, key: "kmsgs", absolute: true, bar: c.bar})
 	}
 	for _, c := range []struct {
 		n   int
@@ -44,18 +46,22 @@ func manyRows() (rows []row) {
 const hubProgram = "hub" // in the folder of the run
 
 // hubRun runs the leaves at srv and the hub at cli, and returns a figure.
-func hubRun(dir string, srv, cli side, n int, key string) (float64, error) {
+func hubRun(dir string, srv, cli side, r row) (float64, error) {
 	bin := filepath.Join(dir, hubProgram)
-	addr, stop, err := srv.serve(bin, "-serve", "-addr", srv.addr+":0")
+	args := []string{bin, "-serve", "-addr", srv.addr + ":0"}
+	if r.sharePort {
+		args = append(args, "-share-port")
+	}
+	addr, stop, err := srv.serve(args...)
 	if err != nil {
 		return 0, err
 	}
 	defer stop()
-	out, err := cli.command(bin, "-addr", addr, strconv.Itoa(n)).Output()
+	out, err := cli.command(bin, "-addr", addr, strconv.Itoa(r.hub)).Output()
 	if err != nil {
 		return 0, fmt.Errorf("hub: %w", err)
 	}
-	return hubFigure(out, key)
+	return hubFigure(out, r.key)
 }
 
 // hubFigure returns a figure of what the hub printed.

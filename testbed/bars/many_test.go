@@ -19,7 +19,7 @@ func TestHubFigure(t *testing.T) {
 // A row that compares many endpoints with few differs from what it is compared with in the number alone.
 func TestManyRows(t *testing.T) {
 	rows := manyRows()
-	if len(rows) != 11 {
+	if len(rows) != 15 {
 		t.Errorf("%d rows", len(rows))
 	}
 	for _, r := range rows {

@@ -3,6 +3,7 @@
 // completion queue.
 //
 //	hub -serve -addr HOST:0        the leaves; prints its address
+//	hub -serve -share-port …       the leaves share a port
 //	hub -addr HOST:PORT LEAVES     the hub; prints its figures as JSON
 //
 // The figures are kmsgs, thousand messages a second; opened, KiB of heap that an idle leaf takes;
@@ -39,15 +40,16 @@ const (
 
 func main() {
 	serve := flag.Bool("serve", false, "be the leaves")
+	share := flag.Bool("share-port", false, "let the leaves share a port")
 	addr := flag.String("addr", "127.0.0.1:0", "address of the leaves")
 	flag.Parse()
-	if err := run(*serve, *addr, flag.Args()); err != nil {
+	if err := run(*serve, *share, *addr, flag.Args()); err != nil {
 		fmt.Fprintln(os.Stderr, "hub:", err)
 		os.Exit(1)
 	}
 }
 
-func run(serve bool, addr string, args []string) error {
+func run(serve, share bool, addr string, args []string) error {
 	if serve {
 		l, err := net.Listen("tcp", addr)
 		if err != nil {
@@ -59,7 +61,7 @@ func run(serve bool, addr string, args []string) error {
 			return err
 		}
 		defer c.Close()
-		return leaves(c)
+		return leaves(c, share)
 	}
 	if len(args) != 1 {
 		return errors.New("how many leaves?")
@@ -89,8 +91,8 @@ type house struct {
 }
 
 // open makes a house at the local address of c, with a queue of so many entries, and endpoints with
-// so many operations of each kind.
-func open(c net.Conn, entries, ops int) (*house, error) {
+// so many operations of each kind, which share a port or have one each.
+func open(c net.Conn, entries, ops int, share bool) (*house, error) {
 	host, _, err := net.SplitHostPort(c.LocalAddr().String())
 	if err != nil {
 		return nil, err
@@ -102,6 +104,7 @@ func open(c net.Conn, entries, ops int) (*house, error) {
 	h := &house{info: infos[0]}
 	h.info.Domain.DataProgress = fi.ProgressAuto
 	h.info.Tx.Size, h.info.Rx.Size = ops, ops
+	h.info.Config.SharePort = share
 	fabric, err := uet.OpenFabric(h.info, nil)
 	if err != nil {
 		return nil, err
@@ -141,14 +144,14 @@ type leaf struct {
 
 // leaves opens as many endpoints as the hub says, tells their names, and receives until the hub says
 // that it has ended. Then it tells what they take.
-func leaves(c net.Conn) error {
+func leaves(c net.Conn, share bool) error {
 	in := json.NewDecoder(c)
 	var n int
 	if err := in.Decode(&n); err != nil {
 		return err
 	}
 	const posted = 2 * window
-	h, err := open(c, 2*posted*n, 16)
+	h, err := open(c, 2*posted*n, 16, share)
 	if err != nil {
 		return err
 	}
@@ -157,6 +160,13 @@ func leaves(c net.Conn) error {
 	for i := range all {
 		if all[i].Endpoint, err = h.endpoint(); err != nil {
 			return fmt.Errorf("leaf %d: %w", i, err)
+		}
+		if i == 0 && share {
+			name, err := all[0].Name()
+			if err != nil {
+				return err
+			}
+			h.info.SrcAddr.Port = name.Port
 		}
 	}
 	figures := map[string]float64{"opened": (heap() - before) / float64(n)}
@@ -208,7 +218,7 @@ type peer struct {
 
 // hub sends to n leaves in turn.
 func hub(c net.Conn, n int) (map[string]float64, error) {
-	h, err := open(c, 4*window*n, max(1024, window*n))
+	h, err := open(c, 4*window*n, max(1024, window*n), false)
 	if err != nil {
 		return nil, err
 	}
