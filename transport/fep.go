@@ -210,12 +210,12 @@ func (f *FEP) Post(now time.Duration, op *Op) error {
 	if err != nil {
 		return mapErr(err)
 	}
-	if p.talk.unasked != 0 && ln.pdc != p.short {
+	if p.talk.unasked != 0 && ln.pdc != p.lagging() {
 		p.turnAway()
 		f.heed()
 	}
 	answer := p.speak(sends)
-	f.talks.answer = answer && p.talk.goesOn
+	f.talks.answer = answer && p.talk.marks&talkGoesOn != 0
 	p.talk.answer = answer && op.Level < LevelDelivery && !op.Visible // otherwise somebody waits for the completion
 	if op.Fence || op.Kind < OpSend && reads(op.Kind) || uint(n) >= f.lendMin || f.ses.SomeFences() {
 		var held bool

@@ -52,7 +52,7 @@ func (f *FEP) heedAll() {
 		case pds.NewsPath:
 			f.learnPath(p, n.Path, n.PathNews)
 		case pds.NewsSilent:
-			if pr := &f.peers[p.Peer]; pr.short == p && pr.talk.unasked != 0 {
+			if pr := &f.peers[p.Peer]; pr.talk.unasked != 0 && pr.lagging() == p {
 				pr.askAll()
 			}
 		case pds.NewsRefused:
@@ -165,8 +165,11 @@ func (f *FEP) gone(p *pds.PDC, why pds.Reason) {
 		f.creditGone(p, pr.pdcs == 0)
 	}
 	pr.met = pr.met || p.Met()
+	if pr.lagging() == p {
+		pr.talk.unasked = 0
+	}
 	if pr.short == p {
-		pr.short, pr.talk.unasked = nil, 0
+		pr.short = nil
 	}
 	for i := range pr.long {
 		if pr.long[i] == p {

@@ -16,11 +16,19 @@ type talk struct {
 	answer  bool  // the latest message belongs to the conversation and may lag
 	turn    turn
 	ahead   uint8 // messages posted minus data packets received; saturates at both ends
-	unasked uint8 // latest messages of the short PDC in a row that asked for no ACK
+	unasked uint8 // latest messages of one PDC in a row that asked for no ACK, see lagging
 	lag     uint8 // upper bound of unasked
-	goesOn  bool  // lag has grown since the last message that was no answer
-	counts  bool  // pace.rounds is not 0; so a message to one of many peers need not touch it
+	marks   talkMarks
 }
+
+// talkMarks are what a talk knows beside its counts.
+type talkMarks uint8
+
+const (
+	talkGoesOn  talkMarks = 1 << iota // lag has grown since the last message that was no answer
+	talkCounts                        // pace.rounds is not 0; so a message to one of many peers need not touch it
+	talkOrdered                       // unasked is about the PDC for ordered messages, not that for short ones
+)
 
 // talks lists the conversations to look at.
 type talks struct {
@@ -78,9 +86,12 @@ func (p *peer) speak(sends int) bool {
 	if !answer {
 		// This message asks for an ACK itself if it is sent, but a fence may hold it back,
 		// and it may be cancelled. So unasked stays.
-		t.goesOn, t.lag = false, 0
-		if t.counts {
-			t.counts, p.pace.rounds = false, 0
+		t.lag = 0
+		if t.marks&talkCounts != 0 {
+			p.pace.rounds = 0
+		}
+		if t.marks != 0 {
+			t.marks &= talkOrdered
 		}
 	}
 	if t.ahead < 255 {
@@ -93,13 +104,14 @@ func (p *peer) speak(sends int) bool {
 // messages that are not acknowledged yet do not make it a stream.
 func (p *peer) askAll() {
 	p.talk.unasked, p.talk.lag = 0, 0
-	p.talk.counts, p.pace.rounds = false, 0
+	p.talk.marks &^= talkCounts
+	p.pace.rounds = 0
 }
 
 // ask asks for an ACK of the messages that asked for none, if there are any: somebody waits
 // for them.
 func (p *peer) ask() {
-	if p.talk.unasked != 0 && p.short != nil && p.short.Ask() {
+	if pdc := p.lagging(); p.talk.unasked != 0 && pdc != nil && pdc.Ask() {
 		p.pace.slow = min(p.pace.slow+1, slowMost)
 		p.askAll()
 	}
@@ -109,10 +121,18 @@ func (p *peer) ask() {
 // turnAway asks for an ACK of the messages that asked for none, because the next message
 // uses another PDC, whose ACKs do not cover them.
 func (p *peer) turnAway() {
-	if p.short != nil {
-		p.short.Ask()
+	if pdc := p.lagging(); pdc != nil {
+		pdc.Ask()
 	}
 	p.askAll()
+}
+
+// lagging returns the PDC whose messages asked for no ACK, nil if it is gone.
+func (p *peer) lagging() *pds.PDC {
+	if p.talk.marks&talkOrdered != 0 {
+		return p.rod
+	}
+	return p.short
 }
 
 // goOn counts a message of the conversation. Every so many messages it lets lag grow, or
@@ -122,13 +142,13 @@ func (p *peer) goOn() {
 	if t.lag == lagMost && c.slow == 0 {
 		return
 	}
-	t.counts = true
+	t.marks |= talkCounts
 	if c.rounds++; c.rounds < lagRounds<<c.slow {
 		return
 	}
 	if c.rounds = 0; t.lag < lagMost {
 		t.lag++
-		t.goesOn = true
+		t.marks |= talkGoesOn
 	} else {
 		c.slow--
 	}
@@ -197,10 +217,13 @@ func (f *FEP) askResting() {
 // lags reports whether the newest packet, which no other follows, may do without AR. alone
 // says that the packet is a whole message and the only one to send.
 func (f *FEP) lags(now time.Duration, p *peer, pdc *pds.PDC, alone bool) bool {
-	if pdc != p.short {
-		return false
-	}
 	t := &p.talk
+	if pdc != p.lagging() {
+		if pdc != p.short && pdc != p.rod || t.unasked != 0 {
+			return false
+		}
+		t.marks ^= talkOrdered
+	}
 	if !alone || !t.answer || t.heard != 0 {
 		t.unasked = 0
 		return false

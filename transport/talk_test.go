@@ -15,10 +15,11 @@ type chat struct {
 	n int // rounds
 	// window is the most messages that either end may have in flight when it posts, 0 for
 	// any number.
-	window int
-	level  Level
-	done   [2]int // sends that completed at a, at b
-	got    [2]int
+	window  int
+	level   Level
+	ordered bool   // by ROD
+	done    [2]int // sends that completed at a, at b
+	got     [2]int
 }
 
 func newChat(t *testing.T) *chat {
@@ -26,6 +27,19 @@ func newChat(t *testing.T) *chat {
 	c.a.Apart(true)
 	c.b.Apart(true)
 	return c
+}
+
+// eachWay runs a test with chats by RUD, and with chats by ROD.
+func eachWay(t *testing.T, test func(t *testing.T, newChat func() *chat)) {
+	for _, mode := range []wire.Mode{wire.RUD, wire.ROD} {
+		t.Run(mode.String(), func(t *testing.T) {
+			test(t, func() *chat {
+				c := newChat(t)
+				c.ordered = mode == wire.ROD
+				return c
+			})
+		})
+	}
 }
 
 // end is a or b, the number of its peer, and its index in counters.
@@ -65,7 +79,7 @@ func (c *chat) say(i int) {
 			}
 		}
 	}
-	c.post(f, Op{Kind: OpSend, Peer: to, RI: 15, Level: c.level, Buf: make([]byte, 64)})
+	c.post(f, Op{Kind: OpSend, Peer: to, RI: 15, Level: c.level, Ordered: c.ordered, Buf: make([]byte, 64)})
 	c.now += 3 * time.Microsecond
 	c.turn()
 	c.reap()
@@ -115,68 +129,74 @@ func (c *chat) rest() time.Duration {
 // UE 3.5.12, S-ACK-05: in a conversation one message in eight asks for an ACK. Every
 // message completes, none before its ACK, and none is sent again.
 func TestConversationAsksSeldom(t *testing.T) {
-	c := newChat(t)
-	c.rounds(2000)
-	before, done := c.a.Stats(), c.done
-	c.rounds(8000)
-	s := c.a.Stats()
-	if n := s.AcksRx - before.AcksRx; n < 990 || n > 1010 {
-		t.Errorf("%d ACKs in 8000 rounds, want one in eight", n)
-	}
-	for i := range 2 {
-		if n := c.done[i] - done[i]; n < 7990 {
-			t.Errorf("end %d: %d of 8000 sends completed meanwhile", i, n)
+	eachWay(t, func(t *testing.T, newChat func() *chat) {
+		c := newChat()
+		c.rounds(2000)
+		before, done := c.a.Stats(), c.done
+		c.rounds(8000)
+		s := c.a.Stats()
+		if n := s.AcksRx - before.AcksRx; n < 990 || n > 1010 {
+			t.Errorf("%d ACKs in 8000 rounds, want one in eight", n)
 		}
-	}
-	c.rest()
-	if c.done != [2]int{10000, 10000} || c.got != c.done {
-		t.Errorf("%v completed, %v received", c.done, c.got)
-	}
-	if s := c.a.Stats(); s.RtxRTO+s.RtxSACK+s.RtxNack+s.RtxProbe != 0 || s.RxDup != 0 {
-		t.Errorf("sent again: %+v", s)
-	}
-	c.checkIdle()
+		for i := range 2 {
+			if n := c.done[i] - done[i]; n < 7990 {
+				t.Errorf("end %d: %d of 8000 sends completed meanwhile", i, n)
+			}
+		}
+		c.rest()
+		if c.done != [2]int{10000, 10000} || c.got != c.done {
+			t.Errorf("%v completed, %v received", c.done, c.got)
+		}
+		if s := c.a.Stats(); s.RtxRTO+s.RtxSACK+s.RtxNack+s.RtxProbe != 0 || s.RxDup != 0 {
+			t.Errorf("sent again: %+v", s)
+		}
+		c.checkIdle()
+	})
 }
 
 // An end that has heard the peer and posts nothing more learns at once what became of its
 // messages: 5 µs after it looked, not when the tail is taken for lost. The other end spoke
 // last, and learns it by its tail probe.
 func TestConversationRests(t *testing.T) {
-	for extra := range 8 {
-		c := newChat(t)
-		c.rounds(2000 + extra)
-		since := c.now
-		for c.look(); c.a.Busy(); c.look() {
-			if c.now += time.Microsecond; c.now-since > restTime+time.Microsecond {
-				t.Fatalf("after %d rounds %d sends of the first end are in flight %v later", c.n, c.a.Sends(), c.now-since)
+	eachWay(t, func(t *testing.T, newChat func() *chat) {
+		for extra := range 8 {
+			c := newChat()
+			c.rounds(2000 + extra)
+			since := c.now
+			for c.look(); c.a.Busy(); c.look() {
+				if c.now += time.Microsecond; c.now-since > restTime+time.Microsecond {
+					t.Fatalf("after %d rounds %d sends of the first end are in flight %v later", c.n, c.a.Sends(), c.now-since)
+				}
 			}
+			if d := c.rest(); d > 150*time.Microsecond {
+				t.Errorf("after %d rounds the last word completes %v later", c.n, d)
+			}
+			c.checkIdle()
 		}
-		if d := c.rest(); d > 150*time.Microsecond {
-			t.Errorf("after %d rounds the last word completes %v later", c.n, d)
-		}
-		c.checkIdle()
-	}
+	})
 }
 
 // An end that was off its processor finds its tail silent and lets each message ask. Its
 // next message still answers the peer: it does not wait for other messages, which would not
 // come before the peer has it.
 func TestConversationGoesOnAfterSilence(t *testing.T) {
-	for extra := range 8 {
-		c := newChat(t)
-		c.rounds(2000 + extra)
-		c.post(c.b, Op{Kind: OpRecv, Buf: make([]byte, 64)})
-		c.post(c.a, Op{Kind: OpRecv, Buf: make([]byte, 64)})
-		c.say(0)
-		c.now += 200 * time.Microsecond
-		c.b.Advance(c.now)
-		c.say(1)
-		if !c.b.Answer() {
-			t.Errorf("after %d rounds an answer is taken for part of a stream, with %d sends in flight", c.n, c.b.Sends())
+	eachWay(t, func(t *testing.T, newChat func() *chat) {
+		for extra := range 8 {
+			c := newChat()
+			c.rounds(2000 + extra)
+			c.post(c.b, Op{Kind: OpRecv, Buf: make([]byte, 64)})
+			c.post(c.a, Op{Kind: OpRecv, Buf: make([]byte, 64)})
+			c.say(0)
+			c.now += 200 * time.Microsecond
+			c.b.Advance(c.now)
+			c.say(1)
+			if !c.b.Answer() {
+				t.Errorf("after %d rounds an answer is taken for part of a stream, with %d sends in flight", c.n, c.b.Sends())
+			}
+			c.rest()
+			c.checkIdle()
 		}
-		c.rest()
-		c.checkIdle()
-	}
+	})
 }
 
 // An end that waits for completions before it goes on, for each one or for some, soon lets
@@ -204,26 +224,28 @@ func TestConversationOfWhoWaits(t *testing.T) {
 
 // Losses in a conversation are found, whether the lost message asked or not.
 func TestConversationLosesPackets(t *testing.T) {
-	for seed := range 50 {
-		c := newChat(t)
-		c.rounds(1000 + seed)
-		n := 0
-		c.drop = func(from *FEP, b []byte) bool {
-			if n++; n == 1 { // loses the next message
-				return true
+	eachWay(t, func(t *testing.T, newChat func() *chat) {
+		for seed := range 50 {
+			c := newChat()
+			c.rounds(1000 + seed)
+			n := 0
+			c.drop = func(from *FEP, b []byte) bool {
+				if n++; n == 1 { // loses the next message
+					return true
+				}
+				return false
 			}
-			return false
+			c.post(c.b, Op{Kind: OpRecv, Buf: make([]byte, 64)})
+			c.say(0)
+			if c.rest() > 10*time.Millisecond {
+				t.Fatalf("seed %d: recovery took long", seed)
+			}
+			if c.got[1] != 1001+seed {
+				t.Fatalf("seed %d: %d messages arrived", seed, c.got[1])
+			}
+			c.checkIdle()
 		}
-		c.post(c.b, Op{Kind: OpRecv, Buf: make([]byte, 64)})
-		c.say(0)
-		if c.rest() > 10*time.Millisecond {
-			t.Fatalf("seed %d: recovery took long", seed)
-		}
-		if c.got[1] != 1001+seed {
-			t.Fatalf("seed %d: %d messages arrived", seed, c.got[1])
-		}
-		c.checkIdle()
-	}
+	})
 }
 
 // Messages that are no answers ask for an ACK: a stream, one message after another, two
@@ -474,18 +496,20 @@ func TestConversationsRestEachByItself(t *testing.T) {
 
 // A fence does not wait for the tail probe of the messages before it.
 func TestFenceAsks(t *testing.T) {
-	for extra := range 8 {
-		c := newChat(t)
-		c.rounds(2000 + extra)
-		c.post(c.b, Op{Kind: OpRecv, Buf: make([]byte, 64)})
-		c.post(c.a, Op{Kind: OpSend, Peer: c.toB, RI: 15, Buf: make([]byte, 64), Fence: true})
-		c.turn()
-		for since := c.now; c.got[1] == c.n; c.look() {
-			if c.now += time.Microsecond; c.now-since > restTime {
-				t.Fatalf("after %d rounds it is kept back %v later", c.n, c.now-since)
+	eachWay(t, func(t *testing.T, newChat func() *chat) {
+		for extra := range 8 {
+			c := newChat()
+			c.rounds(2000 + extra)
+			c.post(c.b, Op{Kind: OpRecv, Buf: make([]byte, 64)})
+			c.post(c.a, Op{Kind: OpSend, Peer: c.toB, RI: 15, Buf: make([]byte, 64), Ordered: c.ordered, Fence: true})
+			c.turn()
+			for since := c.now; c.got[1] == c.n; c.look() {
+				if c.now += time.Microsecond; c.now-since > restTime {
+					t.Fatalf("after %d rounds it is kept back %v later", c.n, c.now-since)
+				}
 			}
 		}
-	}
+	})
 }
 
 // sayTwice lets the second end send two messages in a row, so that the next message of the
@@ -509,7 +533,7 @@ func TestFenceAsksAfterConversation(t *testing.T) {
 			lagged++
 		}
 		c.post(c.b, Op{Kind: OpRecv, Buf: make([]byte, 64)})
-		c.post(c.a, Op{Kind: OpSend, Peer: c.toB, RI: 15, Buf: make([]byte, 64), Fence: true})
+		c.post(c.a, Op{Kind: OpSend, Peer: c.toB, RI: 15, Buf: make([]byte, 64), Ordered: c.ordered, Fence: true})
 		c.turn()
 		for since := c.now; c.got[1] == c.n; c.look() {
 			if c.now += time.Microsecond; c.now-since > restTime {
@@ -551,16 +575,18 @@ func TestConversationRestsAfterCancel(t *testing.T) {
 	}
 }
 
-// The ACK of a message that uses another PDC, because it is long or ordered, does not cover
+// The ACK of a message that uses another PDC, because it is long, ordered, or not ordered, does not cover
 // the messages that asked for none. The FEP asks for their ACK at once.
 func TestConversationTurnsAway(t *testing.T) {
 	for _, op := range []Op{
 		{Kind: OpSend, Buf: make([]byte, 64<<10)},
 		{Kind: OpSend, Buf: make([]byte, 64), Ordered: true},
+		{Kind: OpSend, Buf: make([]byte, 64)}, // after a conversation by ROD
 	} {
 		asked := 0
 		for extra := range 8 {
 			c := newChat(t)
+			c.ordered = len(op.Buf) == 64 && !op.Ordered
 			c.rounds(2000 + extra)
 			c.post(c.b, Op{Kind: OpRecv, Buf: make([]byte, 64<<10)})
 			op.Peer, op.RI = c.toB, 15
@@ -581,29 +607,31 @@ func TestConversationTurnsAway(t *testing.T) {
 // R-CMPL: an end acknowledges all that arrived, asked for or not, before it closes. The
 // sends of its peer then succeed; nobody could ask later.
 func TestConversationCloses(t *testing.T) {
-	lagged := 0
-	for extra := range 8 {
-		c := newChat(t)
-		c.rounds(2000 + extra)
-		if c.a.Sends() > 0 {
-			lagged++
-		}
-		c.b.AckAll(c.now)
-		c.turn()
-		c.b.Close(c.now)
-		c.turn()
-		for e := c.a.NextEvent(); e != nil; e = c.a.NextEvent() {
-			if e.Cause != 0 {
-				t.Errorf("after %d rounds: %v ends with %v", c.n, e.Kind, e.Cause)
+	eachWay(t, func(t *testing.T, newChat func() *chat) {
+		lagged := 0
+		for extra := range 8 {
+			c := newChat()
+			c.rounds(2000 + extra)
+			if c.a.Sends() > 0 {
+				lagged++
+			}
+			c.b.AckAll(c.now)
+			c.turn()
+			c.b.Close(c.now)
+			c.turn()
+			for e := c.a.NextEvent(); e != nil; e = c.a.NextEvent() {
+				if e.Cause != 0 {
+					t.Errorf("after %d rounds: %v ends with %v", c.n, e.Kind, e.Cause)
+				}
+			}
+			if c.a.Sends() != 0 {
+				t.Errorf("after %d rounds %d sends that arrived are open", c.n, c.a.Sends())
 			}
 		}
-		if c.a.Sends() != 0 {
-			t.Errorf("after %d rounds %d sends that arrived are open", c.n, c.a.Sends())
+		if lagged < 4 {
+			t.Errorf("only %d of 8 conversations lagged", lagged)
 		}
-	}
-	if lagged < 4 {
-		t.Errorf("only %d of 8 conversations lagged", lagged)
-	}
+	})
 }
 
 // A conversation grows to fewer ACKs by the messages of its own, not by those of one that ended before.

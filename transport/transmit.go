@@ -335,7 +335,7 @@ func (f *FEP) fillAlone(now time.Duration, id PeerID, p *peer) bool {
 	}
 	pdc.Push(now, piece.Piece{Msg: uint32(h), Len: uint32(bytes), Kind: piece.Last}, n+f.form.overhead, uint8(path))
 	b := msg.Append(pdc.Header(f.startTo(p, pdc.Remote(), path, n)), bytes)
-	if !p.talk.answer && pdc == p.short {
+	if !p.talk.answer && pdc == p.lagging() {
 		p.talk.unasked = 0 // what lags does with nearly every message, without the call
 		b[f.form.head+1] |= byte(wire.FlagAR)
 	} else if !f.lags(now, p, pdc, true) {
