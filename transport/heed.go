@@ -297,6 +297,9 @@ func (f *FEP) learnPath(p *pds.PDC, path uint8, news pds.PathNews) {
 	switch news {
 	case pds.PathGood:
 		c.OnGood(f.now, int(path))
+		if path == 0 && pr.by != 0 && f.rx.in.Path == 0 {
+			pr.by = 0 // the main path carried a packet and its answer: the next PDC opens there
+		}
 	case pds.PathMarked:
 		c.OnMarked(f.now, int(path), rtt)
 	case pds.PathLost:

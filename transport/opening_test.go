@@ -574,6 +574,20 @@ func TestOpeningByAnotherPortAtOnce(t *testing.T) {
 	}
 }
 
+// What opens goes by the main path again once that has carried a packet of an open PDC and its answer, and not before.
+func TestOpeningByAnotherPortGoesBack(t *testing.T) {
+	p := newPipe(t, func(cfg *Config) { cfg.Paths = fourPorts })
+	p.carried(3000, false, false)
+	p.carried(100_000, false, false)
+	if p.a.peers[p.toB].by == 0 {
+		t.Fatal("the main path is dead, and PDCs open there again")
+	}
+	p.carried(100_000, false, true)
+	if by := p.a.peers[p.toB].by; by != 0 {
+		t.Errorf("the main path is well, and PDCs open by path %d", by)
+	}
+}
+
 // Any process of a host could name the port of another. Who takes known peers only believes it of the ports that
 // the peer's address names, and of packets that are sealed.
 func TestOpeningByAnotherPortOfAKnownPeer(t *testing.T) {
