@@ -71,38 +71,45 @@ func TestRandomOrderOfMany(t *testing.T) {
 	for _, rod := range []bool{false, true} {
 		t.Run(fmt.Sprint(rod), func(t *testing.T) {
 			t.Parallel()
-			f := lan
-			f.Rate, f.Queue = 1_250_000_000, 16<<20
-			spec := simtest.Spec{Seed: 62, Line: f, Hosts: make([]simtest.HostSpec, 9)}
-			for i := range spec.Hosts {
-				spec.Hosts[i].Backlog = true
-				deferrable(&spec.Hosts[i].Config)
-			}
-			w := simtest.NewWorld(t, spec)
-			var ops []*simtest.Op
-			var recvs []simtest.OpSpec
-			for i := 1; i < 9; i++ {
-				for k := range each {
-					s := tsend(0, 1<<20)
-					s.Ordered, s.Class = rod, uint8(k)
-					ops = append(ops, w.Hosts[i].Post(s))
-					r := trecv(1 << 20)
-					r.Peer, r.AnyClass, r.Class = i, false, uint8(k)
-					recvs = append(recvs, r)
-				}
-			}
-			w.Run(100 * time.Millisecond)
-			rng := rand.New(rand.NewPCG(62, 0))
-			rng.Shuffle(len(recvs), func(i, j int) { recvs[i], recvs[j] = recvs[j], recvs[i] })
-			for i, r := range recvs {
-				op := w.Hosts[0].Post(r)
-				if ops = append(ops, op); i < 20 {
-					w.RunOps(time.Minute, op)
-				}
-			}
-			w.RunOps(5*time.Minute, ops...)
-			w.Want("ok", ops...)
-			settle(w)
+			randomOrder(t, deferrable, each, rod, 0)
 		})
 	}
+}
+
+// randomOrder has each of eight peers send messages of 1 MiB before any is received, and receives them in a random order, the
+// first twenty one after the other.
+func randomOrder(t *testing.T, how func(*transport.Config), each int, rod bool, loss float64) {
+	t.Helper()
+	f := lan
+	f.Rate, f.Queue, f.Loss = 1_250_000_000, 16<<20, loss
+	spec := simtest.Spec{Seed: 62, Line: f, Hosts: make([]simtest.HostSpec, 9)}
+	for i := range spec.Hosts {
+		spec.Hosts[i].Backlog = true
+		how(&spec.Hosts[i].Config)
+	}
+	w := simtest.NewWorld(t, spec)
+	var ops []*simtest.Op
+	var recvs []simtest.OpSpec
+	for i := 1; i < 9; i++ {
+		for k := range each {
+			s := tsend(0, 1<<20)
+			s.Ordered, s.Class = rod, uint8(k)
+			ops = append(ops, w.Hosts[i].Post(s))
+			r := trecv(1 << 20)
+			r.Peer, r.AnyClass, r.Class = i, false, uint8(k)
+			recvs = append(recvs, r)
+		}
+	}
+	w.Run(100 * time.Millisecond)
+	rng := rand.New(rand.NewPCG(62, 0))
+	rng.Shuffle(len(recvs), func(i, j int) { recvs[i], recvs[j] = recvs[j], recvs[i] })
+	for i, r := range recvs {
+		op := w.Hosts[0].Post(r)
+		if ops = append(ops, op); i < 20 {
+			w.RunOps(time.Minute, op)
+		}
+	}
+	w.RunOps(5*time.Minute, ops...)
+	w.Want("ok", ops...)
+	settle(w)
 }

@@ -16,6 +16,23 @@ func rendezvous(c *transport.Config) { c.DeferrableMin, c.RendezvousMin = -1, 16
 // paths and bad ones, in order and not. Short ones are ordinary: each that is announced keeps its place among the sends.
 func TestRendezvousInReversedOrder(t *testing.T) { reversedPrograms(t, rendezvous) }
 
+// S-RDV: eight peers announce 64 messages of 1 MiB each, and they are received in a random order. The payload is 8192 bytes,
+// which keeps the number of packets low.
+func TestRendezvousInRandomOrder(t *testing.T) {
+	each := 64
+	if testing.Short() || raceEnabled {
+		each = 4
+	}
+	for _, rod := range []bool{false, true} {
+		for _, loss := range []float64{0, 0.01} {
+			t.Run(fmt.Sprintf("rod=%v/loss=%v", rod, loss), func(t *testing.T) {
+				t.Parallel()
+				randomOrder(t, func(c *transport.Config) { rendezvous(c); c.PayloadMTU = 8192 }, each, rod, loss)
+			})
+		}
+	}
+}
+
 // Two hosts that announce to each other, and receive in the reverse order, do not wait for each other for ever.
 func TestRendezvousBothWays(t *testing.T) {
 	for _, rod := range []bool{false, true} {
