@@ -77,7 +77,7 @@ func count(t *testing.T, tallies int) {
 	}
 }
 
-var killed = flag.Int("killed", 1<<20, "TestWriterIsKilled: write this many bytes; 1073741824 is what F25 speaks of, and takes some 8 GiB of memory")
+var killed = flag.Int("killed", 1<<20, "TestWriterIsKilled: write this many bytes; 1073741824 is what F25 speaks of, and takes some 9 GiB of memory")
 
 // F25: an initiator is killed in the middle of a long write, at 50 moments: each byte of the target is that
 // of the write, or blank, those beside it are blank, and the target keeps nothing of it. The checkers of

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"runtime"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -105,7 +106,6 @@ func TestSwarm(t *testing.T) {
 		t.Errorf("%d requests had the small header in %d seeds", small, n) // R-RMA-13
 	}
 	t.Logf("%+v", did)
-	// Datagrams (UUD) are of FEPs of their own kind, which have no messages: the swarm has none of these.
 	if n >= 200 && !did.All() {
 		t.Errorf("some of this did not happen in %d seeds: %+v", n, did)
 	}
@@ -228,6 +228,37 @@ func TestSwarmWithALiar(t *testing.T) {
 	}
 }
 
+// S-UUD-01, R-MSG-16, T23, T27: the hosts with datagrams of the swarm, alone, and every other time with a liar. Each datagram leaves
+// once, what arrives of it goes to the first receive that accepts it and to no other, and what was posted ends once.
+func TestSwarmOfDatagrams(t *testing.T) {
+	n := *seeds
+	if n == 0 {
+		if n = 300; testing.Short() || raceEnabled {
+			n = 100
+		}
+	}
+	ran, lies := 0, 0
+	var did simtest.Coverage
+	for i := range n {
+		v := simtest.Variant{Seed: *first + uint64(i), Lie: i%2 == 0}
+		sc := v.Scenario()
+		if sc.Grams == 0 {
+			continue
+		}
+		sc.Steps = nil
+		res := simtest.Run(sc, nil)
+		if ran++; res.Err != nil {
+			t.Fatalf("seed %d, lie %v: %v", v.Seed, v.Lie, res.Err)
+		}
+		did.Add(&res.Did)
+		lies += res.GramLies
+	}
+	t.Logf("%d seeds: %d datagrams were received, %d copies came, %d were the liar's", ran, did.Grams, did.GramCopies, lies)
+	if n >= 100 && (did.Grams < 10*ran || did.GramCopies < ran || lies < ran) {
+		t.Error("there were hardly any datagrams")
+	}
+}
+
 // S-RSM-63, F18: the swarm with a target that has little room, and a host that sends it more short messages than a window holds
 // before it receives any. Each comes once, whatever else happens, and some are turned away.
 func TestSwarmOfCrowds(t *testing.T) {
@@ -268,8 +299,9 @@ func failed(t *testing.T, v simtest.Variant, res simtest.Result) {
 	res = simtest.Run(sc, &trace)
 	lines := strings.Split(strings.TrimSpace(trace.String()), "\n")
 	steps := ""
-	for i := range sc.Steps[:min(len(sc.Steps), 20)] {
-		steps += "\n\t" + sc.Steps[i].String()
+	all := slices.Concat(sc.Steps, sc.GramSteps)
+	for i := range all[:min(len(all), 20)] {
+		steps += "\n\t" + all[i].String()
 	}
 	t.Errorf("seed %d, smallest variant: %v\nsteps:%s\nlast lines of the trace:\n%s\nrepeat: %s %s -v",
 		v.Seed, res.Err, steps, strings.Join(lines[max(0, len(lines)-40):], "\n"), command, small.Args())
@@ -293,6 +325,9 @@ func one(t *testing.T) {
 	if testing.Verbose() {
 		for i := range sc.Steps {
 			fmt.Println(&sc.Steps[i])
+		}
+		for i := range sc.GramSteps {
+			fmt.Println(&sc.GramSteps[i])
 		}
 		res = simtest.Run(sc, os.Stdout)
 	} else {

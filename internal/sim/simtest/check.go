@@ -457,7 +457,10 @@ func (h *Host) drain(k, n int) {
 // patience bounds the time for which the network keeps a datagram after it healed.
 func (w *World) patience() time.Duration {
 	var d time.Duration
-	for _, l := range w.Net.Lines() {
+	for i, l := range w.Net.Lines() {
+		if i >= w.gramLines[0] && i < w.gramLines[1] {
+			continue // nobody waits for datagrams
+		}
 		f := l.Faults()
 		d = max(d, f.Delay+f.Jitter)
 	}
@@ -684,6 +687,7 @@ func (w *World) Rest(slow time.Duration) {
 	if w.tb != nil {
 		w.tb.Helper()
 	}
+	w.restGrams()
 	var idle, quarantine, silent time.Duration
 	for _, h := range w.Hosts {
 		c := &h.Config
@@ -781,6 +785,7 @@ func (w *World) Audit() {
 		w.auditLies()
 	}
 	w.auditSlates()
+	w.auditGrams()
 	for _, h := range w.Hosts {
 		w.auditHost(h)
 	}

@@ -9,6 +9,7 @@ import (
 	"go/token"
 	"net/netip"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -871,7 +872,7 @@ func TestEveryCheckerSpeaks(t *testing.T) {
 		t.Fatalf("only %d checkers were found in the source", len(rules))
 	}
 	planned := map[string]bool{}
-	for _, p := range plantedBugs {
+	for _, p := range slices.Concat(plantedBugs, gramBugs) {
 		rule := p.rule(t, rules)
 		planned[rule] = true
 		t.Run(p.bug, func(t *testing.T) {

@@ -225,6 +225,11 @@ func (l *ledger) tap(now time.Duration, what sim.What, why sim.Why, p *sim.Packe
 		if w.packets++; w.packets > w.spec.MaxPackets {
 			w.Failf("packet storm: more than %d datagrams were sent", w.spec.MaxPackets)
 		}
+		if h := w.gramNode[p.From]; h != nil {
+			w.gramLeaves(h, r, p)
+		} else if w.liedGram != nil && p.From == w.forger {
+			w.gramSent[p.ID] = w.liedGram
+		}
 		if r.from != nil {
 			w.sentBy[r.from.Index]++
 			if w.spec.Tells {
@@ -239,6 +244,10 @@ func (l *ledger) tap(now time.Duration, what sim.What, why sim.Why, p *sim.Packe
 		w.trace(traceEntry{at: now, what: what, why: why, marks: p.Marks, rec: p.ID, dst: p.Dst})
 	case sim.Taken:
 		w.trace(traceEntry{at: now, what: what, marks: p.Marks, rec: p.ID, dst: p.Dst})
+		if h := w.gramAt[p.Dst]; h != nil {
+			w.gramTaken(h, p)
+			return
+		}
 		to := w.byAddr[p.Dst]
 		if from := w.byNode[p.From]; from != nil && w.spec.Encapsulation == wire.Standard {
 			if to.evs == nil {
@@ -272,7 +281,7 @@ func (l *ledger) tap(now time.Duration, what sim.What, why sim.Why, p *sim.Packe
 // sent checks a packet that a FEP sends.
 func (l *ledger) sent(now time.Duration, r *record, p *sim.Packet) {
 	w, h := l.w, r.from
-	if r.class == classBad || r.class == classOther {
+	if r.class == classBad || r.class == classOther || r.class == classUUD {
 		w.Failf("%s sends a packet of no use: % x", h.Name(), p.Data)
 	}
 	to := w.byAddr[p.Dst]

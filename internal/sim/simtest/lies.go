@@ -495,4 +495,5 @@ func (sc *Scenario) Lie() {
 		g.add(Step{At: time.Duration(float64(sc.Heal) * rng.Float64() * rng.Float64()), Host: n, Kind: "lie"})
 	}
 	slices.SortStableFunc(sc.Steps, func(a, b Step) int { return int(a.At - b.At) })
+	sc.lieToGrams()
 }

@@ -20,6 +20,7 @@ const (
 	classNack
 	classCP
 	classRUDI // request or answer; psn is the packet id
+	classUUD
 	classOther
 )
 
@@ -93,6 +94,7 @@ const (
 	opEnd        = 0x80 // no opcode: no more follows of a message that was deferred
 	opSend       = 0x05
 	opLendSend   = 0x06
+	opGram       = 0x07
 	opDeferSend  = 0x08
 	opTSend      = 0x09
 	opLendTSend  = 0x0a
@@ -213,6 +215,10 @@ func read(b []byte, trailer int) (r reading) {
 			r.readSmall(b[8:])
 		case r.typ == 4 && r.next != nextSmall && len(b) >= 8+44:
 			r.readSES(b[8:])
+		}
+	case 6:
+		if r.class = classUUD; r.next == nextStd && len(b) >= 4+44 {
+			r.readSES(b[4:])
 		}
 	default:
 		r.class = classOther

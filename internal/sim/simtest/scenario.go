@@ -20,9 +20,12 @@ type Scenario struct {
 	Spec  Spec
 	Lines [][]sim.Faults // [from][to]
 	Steps []Step
-	Heal  time.Duration // when the faults end, after Start
-	Kinds []string      // the parts that Without can remove
-	Lying float64       // with Spec.Liar: the share of the packets of the last host that are rewritten
+	// Grams is how many hosts with datagrams there are, GramSteps what happens to them.
+	Grams     int
+	GramSteps []Step
+	Heal      time.Duration // when the faults end, after Start
+	Kinds     []string      // the parts that Without can remove
+	Lying     float64       // with Spec.Liar: the share of the packets of the last host that are rewritten
 }
 
 // A Step is something that happens at a time of a scenario.
@@ -57,7 +60,7 @@ var kinds = []string{
 	"crash", "close", "pause", "busy", "cancel", "icmp", "converse", "aside", "rounds", "think",
 	"blackout", "hole", "loss", "burst", "drop", "path", "reorder", "reverse", "duplicate", "corrupt", "truncate", "pad", "spike", "jitter", "ce", "rate", "trim",
 	"config", "psn", "samerandom", "driver", "gro", "wake", "buffer", "paths", "mtu", "ipv6", "nocrc", "secure", "rekey", "standard", "credit",
-	"lie", "crowd", "read", "add", "write", "slate", "defer", "lend", "inject", "iov", "ordered", "silent", "data", "level", "wrongri", "small", "big", "shut", "unregister", "endpoints", "abandon",
+	"datagram", "lie", "crowd", "read", "add", "write", "slate", "defer", "lend", "inject", "iov", "ordered", "silent", "data", "level", "wrongri", "small", "big", "shut", "unregister", "endpoints", "abandon",
 }
 
 // Generate makes the scenario of a seed.
@@ -119,6 +122,7 @@ func Generate(seed uint64) *Scenario {
 	g.slates(n)
 	g.busy()
 	g.credit()
+	g.datagrams()
 	slices.SortStableFunc(sc.Steps, func(a, b Step) int { return int(a.At - b.At) })
 	return sc
 }
@@ -621,6 +625,9 @@ func (sc *Scenario) Without(kind string) {
 		for i := range sc.Steps {
 			f(&sc.Steps[i].Op)
 		}
+		for i := range sc.GramSteps {
+			f(&sc.GramSteps[i].Op)
+		}
 	}
 	talks := func(f func(*Talk)) {
 		for i := range sc.Steps {
@@ -628,14 +635,15 @@ func (sc *Scenario) Without(kind string) {
 		}
 	}
 	steps := func(kinds ...string) {
-		sc.Steps = slices.DeleteFunc(sc.Steps, func(s Step) bool { return slices.Contains(kinds, s.Kind) })
+		of := func(s Step) bool { return slices.Contains(kinds, s.Kind) }
+		sc.Steps, sc.GramSteps = slices.DeleteFunc(sc.Steps, of), slices.DeleteFunc(sc.GramSteps, of)
 	}
 	switch kind {
 	case "crash":
 		steps("crash")
 		sc.withoutAsides("crash")
 		closed := false
-		for _, s := range sc.Steps {
+		for _, s := range slices.Concat(sc.Steps, sc.GramSteps) {
 			closed = closed || s.Kind == "close"
 		}
 		if !closed {
@@ -737,6 +745,8 @@ func (sc *Scenario) Without(kind string) {
 		sc.Spec.Encapsulation = wire.Symmetric
 	case "nocrc":
 		sc.Spec.NoCRC = false
+	case "datagram":
+		sc.Grams, sc.GramSteps = 0, nil
 	case "lie":
 		steps("lie")
 	case "crowd":
@@ -802,7 +812,8 @@ func (sc *Scenario) Without(kind string) {
 
 // Keep removes all steps but these.
 func (sc *Scenario) Keep(steps []int) {
-	sc.Steps = slices.DeleteFunc(sc.Steps, func(s Step) bool { return !slices.Contains(steps, s.N) })
+	other := func(s Step) bool { return !slices.Contains(steps, s.N) }
+	sc.Steps, sc.GramSteps = slices.DeleteFunc(sc.Steps, other), slices.DeleteFunc(sc.GramSteps, other)
 }
 
 // A Variant names a part of a seed's scenario.
@@ -855,17 +866,20 @@ type Coverage struct {
 	Lent, Read, Deferred    int // messages that were announced; of these, those of which bytes were read; messages that were put off
 	RUDI                    int // answers of RUDI that came
 	Commits, Reads, Fetches int // commits that a target made; reads and fetching atomic operations that succeeded
+	Grams, GramCopies       int // datagrams that were received; copies that came of one that had come
+	GramCancels             int // datagrams that were cancelled before they left
 }
 
 // Add adds what another run has done.
 func (c *Coverage) Add(d *Coverage) {
 	c.Lent, c.Read, c.Deferred = c.Lent+d.Lent, c.Read+d.Read, c.Deferred+d.Deferred
 	c.RUDI, c.Commits, c.Reads, c.Fetches = c.RUDI+d.RUDI, c.Commits+d.Commits, c.Reads+d.Reads, c.Fetches+d.Fetches
+	c.Grams, c.GramCopies, c.GramCancels = c.Grams+d.Grams, c.GramCopies+d.GramCopies, c.GramCancels+d.GramCancels
 }
 
 // All reports whether nothing is missing.
 func (c *Coverage) All() bool {
-	return min(c.Lent, c.Read, c.Deferred, c.RUDI, c.Commits, c.Reads, c.Fetches) > 0
+	return min(c.Lent, c.Read, c.Deferred, c.RUDI, c.Commits, c.Reads, c.Fetches, c.Grams, c.GramCopies, c.GramCancels) > 0
 }
 
 // Result is the outcome of a run.
@@ -886,6 +900,7 @@ type Result struct {
 	Dealings, Refused int
 	// Told, Lent and PutOff are the messages among honest hosts, with a liar, that were received, announced, and asked for again.
 	Told, Lent, PutOff int
+	GramLies           int // datagrams of the liar that were received
 	Bytes              int // bytes of messages received
 	Virtual            time.Duration
 	Err                error // a *Violation or a panic
@@ -920,6 +935,7 @@ func Run(sc *Scenario, trace io.Writer) (res Result) {
 			res.Did = w.did
 			res.Dealings, res.Refused = len(w.dealings), w.refusals
 			res.Told, res.Lent, res.PutOff = w.cameAmong, w.lentAmong, w.putOff
+			res.GramLies = w.gramLies
 		}
 		switch p := recover().(type) {
 		case nil:
@@ -948,6 +964,13 @@ func Run(sc *Scenario, trace io.Writer) (res Result) {
 			}
 		}
 	}
+	if sc.Grams > 0 {
+		w.addGrams(sc.Grams, sc.Lines)
+	}
+	posted := map[int]any{}
+	for _, s := range sc.GramSteps {
+		w.Net.At(sim.Start+s.At, func() { w.stepGram(&s, posted) })
+	}
 	ops := map[int]*Op{}
 	asides := sc.asides()
 	for _, s := range sc.Steps {
@@ -963,6 +986,9 @@ func Run(sc *Scenario, trace io.Writer) (res Result) {
 		w.Heal()
 		for _, h := range w.Hosts {
 			h.Node.Resume()
+		}
+		for _, h := range w.grams {
+			h.node.Resume()
 		}
 	})
 	w.Run(sc.Heal + 200*time.Millisecond) // restarts come up to 100 ms later
@@ -1069,7 +1095,8 @@ func shrink(v Variant, run func(Variant) error, stop func() bool) Variant {
 	}
 	keep := v.Keep
 	if keep == nil {
-		for _, s := range v.Scenario().Steps {
+		sc := v.Scenario()
+		for _, s := range slices.Concat(sc.Steps, sc.GramSteps) {
 			keep = append(keep, s.N)
 		}
 	}

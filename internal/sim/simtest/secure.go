@@ -23,13 +23,20 @@ func simKey(gen uint8) (k tss.Key) {
 // domain makes the secure domain of a new life of the host. Each life draws its source and its
 // first TSC at random, as all processes that share a key must.
 func (h *Host) domain() *tss.Domain {
-	rng := rand.New(rand.NewPCG(h.w.spec.Seed^0x747373, uint64(h.Index)<<32|uint64(h.Life())))
-	cfg := tss.Config{SDI: simSDI, Mode: tss.Cluster, UseSSI: true, SSI: rng.Uint32(), Local: h.Addr().Addr()}
-	if f := h.w.spec.Domain; f != nil {
+	d, gen := h.w.newDomain(uint64(h.Index)<<32|uint64(h.Life()), h.Addr().Addr())
+	h.gen, h.has, h.epoch = gen, gen, d.Self().Epoch()
+	return d
+}
+
+// newDomain makes a secure domain for a life with that number, and returns the generation of the key that it seals with.
+func (w *World) newDomain(life uint64, local netip.Addr) (*tss.Domain, uint8) {
+	rng := rand.New(rand.NewPCG(w.spec.Seed^0x747373, life))
+	cfg := tss.Config{SDI: simSDI, Mode: tss.Cluster, UseSSI: true, SSI: rng.Uint32(), Local: local}
+	if f := w.spec.Domain; f != nil {
 		f(&cfg)
 	}
 	d, err := tss.New(cfg)
-	gen := h.w.gen
+	gen := w.gen
 	if err == nil {
 		err = d.Install(gen&1, simKey(gen))
 	}
@@ -37,13 +44,12 @@ func (h *Host) domain() *tss.Domain {
 		err = d.Install((gen-1)&1, simKey(gen-1))
 	}
 	if err == nil {
-		err = d.Use(h.w.Net.Now(), gen&1, uint16(rng.Uint32()), rng.Uint64()>>17)
+		err = d.Use(w.Net.Now(), gen&1, uint16(rng.Uint32()), rng.Uint64()>>17)
 	}
 	if err != nil {
 		panic(fmt.Sprintf("simtest: %v", err))
 	}
-	h.gen, h.has, h.epoch = gen, gen, d.Self().Epoch()
-	return d
+	return d, gen
 }
 
 // NextKey makes all hosts that are up open packets sealed with one more key. The key before the

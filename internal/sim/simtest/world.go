@@ -120,6 +120,18 @@ type World struct {
 	void     int  // void packets sent
 	small    int  // requests sent with the small header
 
+	// Of the hosts with datagrams. gramLines are the first of their lines and the one behind the last.
+	grams     []*gramHost
+	gramNode  map[*sim.Node]*gramHost
+	gramAt    map[netip.AddrPort]*gramHost
+	gramSent  map[uint64]*gram // by Packet.ID
+	gramLines [2]int
+	gramRecvs int
+	allGrams  []*gram
+	allRecvs  []*gramRecv
+	liedGram  *gram // that the liar is sending
+	gramLies  int   // that were received, as they may be
+
 	// Among honest hosts, though there is a liar: messages that came, announcements, and restarts that were asked for.
 	cameAmong, lentAmong, putOff int
 }
@@ -331,13 +343,24 @@ func (w *World) Forge(to int, src netip.AddrPort, b []byte, addCRC bool) {
 
 // ForgeTOS is Forge with a traffic class, and without a trailer.
 func (w *World) ForgeTOS(to int, src netip.AddrPort, b []byte, tos uint8) {
+	w.forgerNode().Inject(src, w.Hosts[to].Addr(), b, tos)
+}
+
+// forgerNode is who sends what is forged.
+func (w *World) forgerNode() *sim.Node {
 	if w.forger == nil {
 		w.forger = w.Net.AddNode("forger", sim.NodeConfig{Addr: netip.AddrFrom4([4]byte{10, 255, 255, 255}), Ports: []uint16{1}})
+		reach := func(to *sim.Node) {
+			w.Net.Route(w.forger, to, w.Net.NewLine("forger>"+to.Name, sim.Faults{Delay: 10 * time.Microsecond}))
+		}
 		for _, h := range w.Hosts {
-			w.Net.Route(w.forger, h.Node, w.Net.NewLine("forger>"+h.Name(), sim.Faults{Delay: 10 * time.Microsecond}))
+			reach(h.Node)
+		}
+		for _, h := range w.grams {
+			reach(h.node)
 		}
 	}
-	w.forger.Inject(src, w.Hosts[to].Addr(), b, tos)
+	return w.forger
 }
 
 // Forged sets Spec.Forged, Spec.Hostile and Spec.MayFail.
@@ -551,10 +574,14 @@ func (w *World) traceLine(e *traceEntry) string {
 	to := e.dst.String()
 	if h := w.byAddr[e.dst]; h != nil {
 		to = h.Name()
+	} else if h := w.gramAt[e.dst]; h != nil {
+		to = h.node.Name
 	}
 	from := "forger"
 	if r.from != nil {
 		from = r.from.Name()
+	} else if g := w.gramSent[e.rec]; g != nil && g.host != nil {
+		from = g.host.node.Name
 	}
 	s := fmt.Sprintf("%s%-4v #%d %s>%s %s", at, e.what, e.rec, from, to, r.line())
 	if e.what == sim.Lost {
