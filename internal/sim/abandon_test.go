@@ -135,7 +135,7 @@ func TestAbandonDropsUnexpected(t *testing.T) {
 // Abandoning one peer, at any moment of a busy exchange of four, costs the others nothing. The
 // ledger sees each message at most once.
 func TestAbandonLeavesOthersAlone(t *testing.T) {
-	for seed := range uint64(12) {
+	for seed := range uint64(raced(12, 4)) {
 		w := pair(t, 910+seed, sim.Faults{Delay: 50 * us, Loss: 0.02, Reorder: 0.05, Rate: 125_000_000, Queue: 4 << 20}, func(s *simtest.Spec) {
 			s.Hosts = append(s.Hosts, s.Hosts...)
 		})

@@ -116,7 +116,8 @@ func TestCreditLoss(t *testing.T) {
 		line := lan
 		line.Rate, line.Loss = 1_250_000_000, 0.05
 		w := pair(t, 1415, line, credited(transport.RCCC), config(func(c *transport.Config) { c.RecvWindow, c.LineRate = 128<<10, rate }))
-		const n, size = 40, 500_000
+		const size = 500_000
+		n := raced(40, 10)
 		post(w.Hosts[1], trecv(size), n)
 		var ops []*simtest.Op
 		for range n {
@@ -299,6 +300,7 @@ func jain(x []float64) float64 {
 
 // Sources with a demand get equal shares, whenever they began and however many bytes they have.
 func TestCreditFair(t *testing.T) {
+	oneGoroutine(t)
 	const n, size = 8, 4 << 20
 	w := fan(t, 1408, n, transport.RCCC, 1<<20, 0, func(c *transport.Config) { c.LineRate = 1_250_000_000 })
 	post(w.Hosts[0], trecv(size), n)
@@ -351,6 +353,7 @@ func byzantine(t *testing.T, lie func(w *simtest.World, p simtest.PDC)) (time.Du
 // A source that asks for all it can, again and again, and sends nothing has its part of the room until
 // its first credit expires, and then a packet now and then.
 func TestCreditLiars(t *testing.T) {
+	oneGoroutine(t)
 	alone, _ := byzantine(t, nil)
 	took, w := byzantine(t, func(w *simtest.World, p simtest.PDC) {
 		var ask func()

@@ -109,6 +109,22 @@ func stream(w *simtest.World, s simtest.OpSpec, count, window int) time.Duration
 	return took
 }
 
+// oneGoroutine skips a test of much data under the race detector, which has nothing to find where nothing is concurrent.
+func oneGoroutine(t *testing.T) {
+	t.Helper()
+	if raceEnabled {
+		t.Skip("it has one goroutine, and much data")
+	}
+}
+
+// raced is n, or less under the race detector.
+func raced(n, less int) int {
+	if raceEnabled {
+		return less
+	}
+	return n
+}
+
 // settle ends a test: it drains everything, waits for rest, and audits.
 func settle(w *simtest.World) { w.Settle(20 * time.Second) }
 

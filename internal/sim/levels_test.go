@@ -272,9 +272,9 @@ func TestLevelNeverSent(t *testing.T) {
 		w := pair(t, 48, lan, mayFail, smallWindow)
 		a, b := w.Hosts[0], w.Hosts[1]
 		b.Crash(true)
-		first := a.Post(c.of(500_000)) // fills the window
+		first := a.Post(c.of(raced(500_000, 100_000))) // fills the window
 		w.Run(ms)
-		o := a.Post(c.of(500_000))
+		o := a.Post(c.of(raced(500_000, 100_000)))
 		w.RunOps(41*time.Second, first, o)
 		if !c.atPost() && (o.OK() || o.Event.Unknown) {
 			t.Errorf("%v ended %v, unknown %v; nothing of it had left", o, o.Cause(), o.Event.Unknown)

@@ -50,7 +50,7 @@ func TestF12FirstSendToARestartedPeer(t *testing.T) {
 // that had the first one got all of it.
 func TestF12NothingRunsTwice(t *testing.T) {
 	proved, unknown := 0, 0
-	for seed := range uint64(300) {
+	for seed := range uint64(raced(300, 60)) {
 		f := lan
 		f.InOrder = seed%2 == 0
 		f.Loss, f.Duplicate, f.DuplicateMax = float64(seed%4)*0.1, float64(seed%3)*0.3, 3

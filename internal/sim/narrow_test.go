@@ -105,11 +105,7 @@ func TestNarrowTarget(t *testing.T) {
 		{"ROD with loss", ordered(tsend(1, size)), 0.02, false},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			seeds := uint64(10)
-			if raceEnabled {
-				seeds = 2
-			}
-			for seed := range seeds {
+			for seed := range uint64(raced(10, 1)) {
 				line := lan
 				line.Loss = c.loss
 				w := pair(t, 970+seed, line, hostile)

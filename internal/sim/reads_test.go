@@ -43,7 +43,7 @@ func TestReadsOnBadPaths(t *testing.T) {
 				w := pair(t, 7, bad(loss), memory(8<<20), config(func(c *transport.Config) { c.ReadWindow = 256 << 10 }))
 				var ops []*simtest.Op
 				long := 8 << 20
-				if loss > 0.1 {
+				if loss > 0.1 || raceEnabled {
 					long = 1 << 20
 				}
 				for i := range 40 {
@@ -150,7 +150,7 @@ func TestReadsOfHostThatLeaves(t *testing.T) {
 func TestReadsDoNotOutliveTheirPDC(t *testing.T) {
 	// F34: PDCs that close again and again under reads lose nothing: a target that has asked for the close
 	// returns what was asked for.
-	for seed := range uint64(10) {
+	for seed := range uint64(raced(10, 2)) {
 		w := pair(t, seed, bad(0.02), memory(1<<20), config(func(c *transport.Config) { c.MaxRange, c.ShortMessage = 200, 1 }))
 		var ops []*simtest.Op
 		for i := range 60 {

@@ -59,7 +59,7 @@ func TestTalk(t *testing.T) {
 		{"long", func(f *sim.Faults) { f.Delay = 60 * us }, 0.99, 1.01},
 		{"long, thinking", func(f *sim.Faults) { f.Delay = 60 * us }, 0.99, 1.01},
 	} {
-		for seed := range uint64(3) {
+		for seed := range uint64(raced(3, 1)) {
 			t.Run(fmt.Sprintf("%s, seed %d", c.name, seed), func(t *testing.T) {
 				line := short
 				c.change(&line)
