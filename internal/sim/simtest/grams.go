@@ -36,7 +36,6 @@ type gramHost struct {
 	pool  dgram.Pool
 	peers []transport.PeerID
 	shut  bool // closed
-	busy  bool // inside drive
 
 	// Of this life: open receives in the order of their posts, without those that have a datagram already; and what became of
 	// the datagrams that came.
