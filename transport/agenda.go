@@ -14,6 +14,8 @@ type agenda struct {
 	ackAt  time.Duration // when acks are sent even without data; 0 if acks is empty
 	flush  bool          // acks is not empty, and its ACKs may be sent now
 	queued int           // messages with pieces that were not sent
+	void   int           // of these, at most, those that ended when their endpoint closed and were not purged
+	acked  uint64        // FEPCounters.RxData when all was acknowledged last
 	// moveLater are messages whose PDC ended before any of their packets was sent.
 	moveLater []ses.Handle
 	early     fifo[uint32]          // lanes of ROD PDCs with early packets that may be executed at earlyAt
@@ -26,4 +28,4 @@ type agenda struct {
 }
 
 // clear forgets the queued messages, all of which end.
-func (a *agenda) clear() { a.moveLater, a.queued = a.moveLater[:0], 0 }
+func (a *agenda) clear() { a.moveLater, a.queued, a.void = a.moveLater[:0], 0, 0 }

@@ -135,11 +135,14 @@ func (w *Waiting) send() bool { return !w.Kind.Recv() }
 
 // Diagnose says of each operation that has not ended what it waits for, the oldest
 // operation first. It changes nothing. It reads all operations and all outstanding packets.
-func (f *FEP) Diagnose(now time.Duration) []Waiting {
-	d := diagnosis{f: f, now: now, at: map[ses.Handle]*sending{}}
+func (f *FEP) Diagnose(now time.Duration) []Waiting { return f.DiagnoseEndpoint(now, AllEndpoints) }
+
+// DiagnoseEndpoint is Diagnose of the operations of one endpoint.
+func (f *FEP) DiagnoseEndpoint(now time.Duration, id EndpointID) []Waiting {
+	d := diagnosis{f: f, now: now, id: id, at: map[ses.Handle]*sending{}}
 	d.findSends()
-	f.ses.EachSend(d.send)
-	f.ses.EachRecv(d.recv)
+	f.ses.EachSend(id, d.send)
+	f.ses.EachRecv(id, d.recv)
 	slices.SortStableFunc(d.out, func(a, b Waiting) int { return int(min(1, max(-1, b.Age-a.Age))) })
 	return d.out
 }
@@ -187,10 +190,16 @@ type sending struct {
 type diagnosis struct {
 	f   *FEP
 	now time.Duration
+	id  EndpointID // of which endpoint, or AllEndpoints
 	at  map[ses.Handle]*sending
 	out []Waiting
 	// front holds what the first message of a lane waits for, filled by behind.
 	front map[*lane]*Waiting
+}
+
+// meant reports whether the diagnosis is about a message: it is of the endpoint, or the first of its lane.
+func (d *diagnosis) meant(h ses.Handle) bool {
+	return d.id == AllEndpoints || d.at[h] != nil || d.f.ses.Of(h, d.id)
 }
 
 // of returns the sending of a message, and makes one if there is none. p is used if it has
@@ -211,8 +220,21 @@ func (d *diagnosis) of(h ses.Handle, p *pds.PDC) *sending {
 func (d *diagnosis) findSends() {
 	f := d.f
 	f.pds.Each(func(p *pds.PDC) {
+		if int(p.Slot) < len(f.lanes) && f.lanes[p.Slot].pdc == p {
+			ln := &f.lanes[p.Slot]
+			for i := range ln.q.len() {
+				if h := ln.q.at(i); i == 0 || d.meant(h) { // the first is what the others are behind
+					s := d.of(h, p)
+					s.pdc, s.ln, s.queue = p, ln, i+1
+				}
+			}
+		}
 		p.EachSent(func(k pds.Sent) {
-			s := d.of(handle(k.Piece), p)
+			h := handle(k.Piece)
+			if !d.meant(h) {
+				return
+			}
+			s := d.of(h, p)
 			s.bytes += k.Piece.Len
 			if s.first == 0 || k.First < s.first {
 				s.first = k.First
@@ -232,14 +254,6 @@ func (d *diagnosis) findSends() {
 				s.arrived++
 			}
 		})
-		if int(p.Slot) >= len(f.lanes) || f.lanes[p.Slot].pdc != p {
-			return
-		}
-		ln := &f.lanes[p.Slot]
-		for i := range ln.q.len() {
-			s := d.of(ln.q.at(i), p)
-			s.pdc, s.ln, s.queue = p, ln, i+1
-		}
 	})
 	d.findIdempotents()
 }
@@ -454,14 +468,11 @@ func (d *diagnosis) behind(s *sending, w *Waiting) {
 	first := d.front[s.ln]
 	if first == nil {
 		h := s.ln.q.front()
-		d.f.ses.EachSend(func(v *ses.SendView) {
-			if v.Handle != h {
-				return
-			}
+		if v, ok := d.f.ses.View(h); ok {
 			first = &Waiting{Context: v.Context, Total: uint64(v.Length)}
-			d.why(v, first)
+			d.why(&v, first)
 			first.Done = uint64(v.Taken) // the bytes sent, to compute BehindLeft
-		})
+		}
 		if d.front == nil {
 			d.front = map[*lane]*Waiting{}
 		}

@@ -59,6 +59,7 @@ type FEP struct {
 	ended   bool // End was called
 	stats   FEPCounters
 	book    book
+	purged  uint64 // steps of purge
 	hint    hint
 	// returning has the PDCs that others opened and that return read data, by peer.
 	returning map[PeerID][]*pds.PDC
@@ -122,6 +123,9 @@ func New(cfg Config, rng *rand.Rand) (*FEP, error) {
 // Open adds an endpoint and returns the number that its operations name. Errors: ErrName,
 // ErrInUse, ErrEndpoints, ErrClosed.
 func (f *FEP) Open(cfg EndpointConfig) (EndpointID, error) {
+	if f.todo.void != 0 {
+		f.purgeAll()
+	}
 	id, err := f.ses.Open(cfg)
 	return id, mapErr(err)
 }
@@ -131,7 +135,9 @@ func (f *FEP) LeaveEndpoint(now time.Duration, id EndpointID) {
 	f.now = now
 	f.ses.LeaveEndpoint(id)
 	f.queueReturns()
-	f.AckAll(now)
+	if f.todo.acked != f.stats.RxData { // else a thousand endpoints that close look at all PDCs a thousand times
+		f.AckAll(now)
+	}
 }
 
 // CloseEndpoint closes one endpoint; the FEP and the other endpoints go on. Each operation
@@ -139,10 +145,12 @@ func (f *FEP) LeaveEndpoint(now time.Duration, id EndpointID) {
 // they are answered. The FEP refuses messages that come for the endpoint from now on.
 func (f *FEP) CloseEndpoint(now time.Duration, id EndpointID) {
 	f.now = now
-	f.ses.CloseEndpoint(id)
+	ended := f.ses.CloseEndpoint(id)
 	f.queueReturns() // operations that it kept are refused
-	for i := range f.lanes {
-		f.purge(&f.lanes[i])
+	// The lanes have what others queued, too. So they are purged when half of that has ended, and before their order
+	// counts or a place of the endpoint is used again.
+	if f.todo.void += ended; ended > 0 && 2*f.todo.void >= f.todo.queued && 4*f.todo.void >= len(f.lanes) {
+		f.purgeAll()
 	}
 }
 
@@ -410,6 +418,7 @@ func (f *FEP) Flush(now time.Duration) {
 
 // AckAll is Flush before the FEP stops: it also acknowledges packets that asked for no ACK.
 func (f *FEP) AckAll(now time.Duration) {
+	f.todo.acked = f.stats.RxData
 	f.pds.Each((*pds.PDC).OweAck)
 	f.heed()
 	f.Flush(now)

@@ -516,6 +516,37 @@ func TestClosedEndpointLeavesTheLanes(t *testing.T) {
 	p.want(p.a, "1 cancelled", "3 cancelled", "5 cancelled")
 }
 
+// TestLanesArePurgedSeldom shows that four times as many endpoints that close, with messages in one lane, take four times as
+// many steps.
+func TestLanesArePurgedSeldom(t *testing.T) {
+	steps := func(n int) uint64 {
+		p := newPipe(t, nil)
+		var ids []EndpointID
+		for i := range n {
+			id, err := p.a.Open(EndpointConfig{Identity: Identity{RI: uint16(16 + i)}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			ids = append(ids, id)
+		}
+		for k := range 4 * n {
+			p.post(p.a, Op{Kind: OpSend, Endpoint: ids[k%n], Peer: p.toB, RI: 15, Buf: make([]byte, 100), Ordered: true, Context: k})
+		}
+		for _, id := range ids {
+			p.a.LeaveEndpoint(p.now, id)
+			p.a.CloseEndpoint(p.now, id)
+		}
+		if n := p.a.Queued(); n != 0 {
+			t.Errorf("%d messages left in lanes", n)
+		}
+		return p.a.purged
+	}
+	few, many := steps(32), steps(128)
+	if t.Logf("%d and %d steps", few, many); few == 0 || many > 5*few {
+		t.Errorf("%d steps for 32 endpoints, %d for 128", few, many)
+	}
+}
+
 // TestHeldMessagesAreNotCounted shows that messages that wait behind a refused one do not
 // count in their lane.
 func TestHeldMessagesAreNotCounted(t *testing.T) {

@@ -390,13 +390,24 @@ func (f *FEP) unqueue(h ses.Handle) {
 	}
 }
 
+// purgeAll purges all lanes.
+func (f *FEP) purgeAll() {
+	f.todo.void = 0
+	for i := range f.lanes {
+		f.purge(&f.lanes[i])
+	}
+}
+
 // purge removes from a lane the messages that ended, so that the others are in the order of
 // posting.
 func (f *FEP) purge(ln *lane) {
-	n := ln.q.len()
-	for range n {
+	n, begun := ln.q.len(), int(ln.begun)
+	f.purged += uint64(n) + 1
+	for i := range n {
 		if h := ln.q.pop(); f.ses.Seq(h) != 0 {
 			ln.q.push(h)
+		} else if i < begun {
+			ln.begun--
 		}
 	}
 	if gone := n - ln.q.len(); gone > 0 {
@@ -444,6 +455,9 @@ func (f *FEP) requeue(now time.Duration, h ses.Handle) {
 	id, n, ordered := f.ses.Info(h)
 	if id == uint32(NoPeer) {
 		return // it ended
+	}
+	if f.todo.void != 0 {
+		f.purgeAll()
 	}
 	p := &f.peers[id]
 	var ln *lane

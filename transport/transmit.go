@@ -608,6 +608,10 @@ func (f *FEP) next(ln *lane) {
 // pass removes the lane's first message, which sends nothing: it ended, or it waits in SES for
 // ordered messages that were refused.
 func (f *FEP) pass(ln *lane, h ses.Handle) {
+	if f.ses.Seq(h) == 0 {
+		f.purge(ln) // others may have ended with it: each by itself would count the lane anew
+		return
+	}
 	n, held := f.ses.Hold(h)
 	ln.bytes -= n
 	f.next(ln)

@@ -125,10 +125,11 @@ func (ep *Endpoint) Diagnose() []Waiting {
 	}
 	connecting := ep.connection != nil && ep.connection.state.Load() < connUp
 	var out []Waiting
-	for _, w := range drv.Diagnose() {
-		if ep.port != nil && w.Endpoint != ep.id {
-			continue
-		}
+	id := transport.AllEndpoints
+	if ep.port != nil {
+		id = ep.id
+	}
+	for _, w := range drv.Diagnose(id) {
 		if connecting && w.Cause == WaitMessage {
 			w.Cause = WaitConnection
 		}

@@ -165,12 +165,13 @@ func (s *SES) retry(now time.Duration) {
 		s.tryNeighbours(now)
 	}
 	for len(s.waiting) > 0 && s.waiting[0].retryAt <= now {
-		if m := s.waiting[0]; m.phase == phaseDeferred {
+		s.makeReady(s.waiting[0])
+	}
+	for len(s.patient) > 0 && s.patient[0].retryAt <= now {
+		if m := s.patient[0]; m.phase == phaseDeferred {
 			s.notRestarted(m)
-		} else if m.phase == phaseLent {
-			s.notRead(m)
 		} else {
-			s.makeReady(m)
+			s.notRead(m)
 		}
 	}
 	for len(s.troubled) > 0 && s.troubled[0].key <= uint64(now) {
@@ -209,6 +210,9 @@ func (s *SES) rearm() {
 	t := uint64(math.MaxUint64)
 	if len(s.waiting) > 0 {
 		t = s.waiting[0].key
+	}
+	if len(s.patient) > 0 {
+		t = min(t, s.patient[0].key)
 	}
 	if len(s.troubled) > 0 {
 		t = min(t, s.troubled[0].key)

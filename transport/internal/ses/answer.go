@@ -21,7 +21,7 @@ func (s *SES) Answered(h Handle, rsp *wire.Rsp) {
 	if m.open != 0 || m.phase != phaseSent {
 		return
 	}
-	if m.odd || len(s.fences) != 0 {
+	if m.odd || s.numFences != 0 {
 		s.allAnswered(m)
 		return
 	}
@@ -424,7 +424,7 @@ func (s *SES) endSend(m *send) {
 	if m.res != nil {
 		s.left(m, false)
 	}
-	if len(s.fences) > 0 {
+	if s.numFences > 0 {
 		s.passed(m)
 	}
 	if m.phase == phaseResult || m.phase == phaseDeferred || m.phase == phaseLent {

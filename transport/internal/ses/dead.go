@@ -93,7 +93,7 @@ func (s *SES) entomb(src Source, r *wire.ReqStd, rc wire.RC, end, n uint32) {
 	i := s.in.get()
 	m := s.in.at(i)
 	*m = inmsg{pdc: src.PDC, peer: src.Peer, length: r.ReqLen, user: u, room: noBlock, msgID: r.MsgID, state: inDead, opcode: r.Opcode}
-	p := s.widen(m)
+	p := s.widen(i, m)
 	p.rc, p.end = rc, end
 	s.byPDC.add(i, s.hash(uint64(src.PDC), 1))
 	s.enlist(i, m, s.peers.at(m.user))

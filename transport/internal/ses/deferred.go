@@ -62,7 +62,7 @@ func (s *SES) postedMatch(m *send) {
 	default:
 		n := s.askSupport(m)
 		m.seq, n.seq = n.seq, m.seq // a fence of the application's waits for the question, too
-		s.fences = append(s.fences, fence{ep: m.ep.id, peer: m.peer, seq: n.seq, left: 1, question: true})
+		s.addFence(m.ep, fence{peer: m.peer, seq: n.seq, left: 1, question: true})
 	}
 }
 
@@ -75,8 +75,8 @@ const mostQuestions = 256
 
 // questioned reports whether the endpoint of m waits for what the peer knows of RTRs, or of rendezvous sends.
 func (s *SES) questioned(m *send, reader bool) bool {
-	for i := range s.fences {
-		if f := &s.fences[i]; f.question && f.reader == reader && f.is(m.ep.id, m.peer) {
+	for i := range m.ep.fences {
+		if f := &m.ep.fences[i]; f.question && f.reader == reader && f.peer == m.peer {
 			return true
 		}
 	}
@@ -147,8 +147,8 @@ func (s *SES) supportAnswered(n *send) {
 // peer is gone, also those that waited behind them.
 func (s *SES) unansweredMatches(n *send) {
 	if n.cause == TimedOut || n.cause == Unreachable {
-		for i := range s.fences {
-			if f := &s.fences[i]; f.question && f.is(n.ep.id, n.peer) && f.seq == n.seq {
+		for i := range n.ep.fences {
+			if f := &n.ep.fences[i]; f.question && f.peer == n.peer && f.seq == n.seq {
 				for _, h := range slices.Clone(f.behind) {
 					s.Abandon(h, n.cause)
 				}
@@ -156,9 +156,9 @@ func (s *SES) unansweredMatches(n *send) {
 			}
 		}
 	}
-	for i := range s.sends.used {
-		if m := s.sends.at(i); m.match && m.phase == phaseData && m.next == 0 && m.ep == n.ep && m.peer == n.peer && m.seq > n.seq && !m.mayDefer() && m.cause == OK {
-			s.Abandon(handleOf(i, m), n.cause)
+	for m := s.firstSend(n.ep); m != nil; m = s.nextSend(m) {
+		if m.match && m.phase == phaseData && m.next == 0 && m.peer == n.peer && m.seq > n.seq && !m.mayDefer() && m.cause == OK {
+			s.Abandon(handleOf(m.self, m), n.cause)
 		}
 	}
 }
@@ -244,7 +244,7 @@ func (s *SES) awaitRTR(m *send) {
 		s.restart(m)
 	case s.cfg.RNRTimeout > 0 && !m.match: // to be matched may take any time
 		m.retryAt = m.notReady + s.cfg.RNRTimeout
-		s.waiting.push(m, uint64(m.retryAt))
+		s.patient.push(m, uint64(m.retryAt))
 		s.rearm()
 	}
 }
@@ -280,7 +280,7 @@ func (s *SES) sweepDeferred() {
 func (s *SES) unwaitDeferred(m *send) {
 	s.waitResult--
 	if m.place > 0 {
-		s.waiting.remove(m)
+		s.patient.remove(m)
 		s.rearm()
 	}
 }

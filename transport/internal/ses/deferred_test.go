@@ -1032,3 +1032,28 @@ func TestDeferredThenNonsense(t *testing.T) {
 		}
 	}
 }
+
+// TestDeferredAreNotTried shows that a message which was refused is tried again as soon beside many that their target has deferred,
+// as alone: those are not tried.
+func TestDeferredAreNotTried(t *testing.T) {
+	g := newRig(t, func(c *Config) { c.RNRTimeout, c.MaxSends = time.Minute, maxSends })
+	for range 20000 {
+		h := g.SES.mustSend(t, 0)
+		_, m := g.lookup(h)
+		g.permit(m)
+		drain(g.SES, h, 64)
+		g.Answered(h, &wire.Rsp{Opcode: wire.RspResponse, List: wire.ListOverflow, RC: wire.RCOK, MsgID: m.hdr.MsgID})
+		if m.phase != phaseDeferred {
+			t.Fatalf("phase %d", m.phase)
+		}
+	}
+	h := g.SES.mustSend(t, 0)
+	_, m := g.lookup(h)
+	if w := g.backoff(m, backoffSteps); w > 2*backoffMin<<backoffSteps {
+		t.Errorf("it waits for %v", w)
+	}
+	if g.nextRetry != time.Minute {
+		t.Errorf("the first deferred one is given up at %v", g.nextRetry)
+	}
+	g.CancelAll()
+}

@@ -44,46 +44,82 @@ type SendView struct {
 	Since   time.Duration // StageAgain: when the target became not ready
 }
 
-// EachSend calls fn for every send that has not ended and whose success was not reported. v is
-// valid only during the call.
-func (s *SES) EachSend(fn func(v *SendView)) {
+// EachSend calls fn for every send, of an endpoint or of AllEndpoints, that has not ended and whose success was not
+// reported. v is valid only during the call.
+func (s *SES) EachSend(ep EndpointID, fn func(v *SendView)) {
 	fenced := map[Handle]bool{}
-	for _, f := range s.fences {
+	note := func(f *fence) {
 		for _, h := range f.behind {
 			fenced[h] = true
 		}
 	}
 	var v SendView
-	for i := range s.sends.used {
-		m := s.sends.at(i)
-		if m.phase == phaseFree || m.told || m.kind == evNotice {
-			continue
-		}
-		v = SendView{
-			Handle: handleOf(i, m), Endpoint: m.ep.id, Context: m.context, Kind: m.kind, Ordered: m.ordered, Tag: m.hdr.Match, Peer: m.peer, Posted: m.posted,
-			Length: m.hdr.ReqLen, Taken: m.next, RC: m.rc, Tries: int(m.tries), RetryAt: m.retryAt, Since: m.notReady,
-		}
-		if m.kind == EvRead && m.read != nil {
-			v.Got = m.read.got
-		}
-		switch m.phase {
-		case phaseData, phaseError, phaseRecut, phaseAsk:
-			if v.Stage = StageSend; fenced[v.Handle] {
-				v.Stage = StageFenced
+	if ep == AllEndpoints {
+		s.eachFence(note)
+		for i := range s.sends.used {
+			if s.sends.at(i).view(&v, fenced) {
+				fn(&v)
 			}
-		case phaseSent:
-			if v.Stage = StageAnswers; m.meetsNone() {
-				v.Stage = StageResult
-			}
-		case phaseWait, phaseReady:
-			v.Stage, v.Taken = StageAgain, 0
-		case phaseResult, phaseDeferred:
-			v.Stage = StageResult
-		case phaseLent:
-			v.Stage, v.Taken = StageLent, uint32(min(m.loan.handed, m.loan.size))
 		}
-		fn(&v)
+		return
 	}
+	e := s.endpoint(ep)
+	if e == nil {
+		return
+	}
+	for i := range e.fences {
+		note(&e.fences[i])
+	}
+	for m := s.firstSend(e); m != nil; m = s.nextSend(m) {
+		if m.view(&v, fenced) {
+			fn(&v)
+		}
+	}
+}
+
+// View returns what EachSend would say of a send, which is behind no fence. It returns false if EachSend would say nothing.
+func (s *SES) View(h Handle) (v SendView, ok bool) {
+	if _, m := s.lookup(h); m != nil {
+		ok = m.view(&v, nil)
+	}
+	return v, ok
+}
+
+// Of reports whether a send that has not ended is one of an endpoint.
+func (s *SES) Of(h Handle, ep EndpointID) bool {
+	_, m := s.lookup(h)
+	return m != nil && m.ep.id == ep
+}
+
+// view sets v, and returns false if there is nothing to say. fenced are the sends behind fences.
+func (m *send) view(v *SendView, fenced map[Handle]bool) bool {
+	if m.phase == phaseFree || m.told || m.kind == evNotice {
+		return false
+	}
+	*v = SendView{
+		Handle: handleOf(m.self, m), Endpoint: m.ep.id, Context: m.context, Kind: m.kind, Ordered: m.ordered, Tag: m.hdr.Match, Peer: m.peer, Posted: m.posted,
+		Length: m.hdr.ReqLen, Taken: m.next, RC: m.rc, Tries: int(m.tries), RetryAt: m.retryAt, Since: m.notReady,
+	}
+	if m.kind == EvRead && m.read != nil {
+		v.Got = m.read.got
+	}
+	switch m.phase {
+	case phaseData, phaseError, phaseRecut, phaseAsk:
+		if v.Stage = StageSend; fenced[v.Handle] {
+			v.Stage = StageFenced
+		}
+	case phaseSent:
+		if v.Stage = StageAnswers; m.meetsNone() {
+			v.Stage = StageResult
+		}
+	case phaseWait, phaseReady:
+		v.Stage, v.Taken = StageAgain, 0
+	case phaseResult, phaseDeferred:
+		v.Stage = StageResult
+	case phaseLent:
+		v.Stage, v.Taken = StageLent, uint32(min(m.loan.handed, m.loan.size))
+	}
+	return true
 }
 
 // A RecvView is one receive that has not ended.
@@ -107,34 +143,51 @@ type RecvView struct {
 	Starved bool
 }
 
-// EachRecv calls fn for every receive that has not ended. v is valid only during the call.
-func (s *SES) EachRecv(fn func(v *RecvView)) {
+// EachRecv calls fn for every receive, of an endpoint or of AllEndpoints, that has not ended. v is valid only during the call.
+func (s *SES) EachRecv(ep EndpointID, fn func(v *RecvView)) {
 	bound := map[int32]*inmsg{}
-	for i := range s.in.used {
-		if m := s.in.at(i); m.state == inBound || m.state == inOffered {
+	note := func(_ int32, m *inmsg) {
+		if m.state == inBound || m.state == inOffered {
 			if rv := s.more(m).recv; rv != none && bound[rv] == nil {
 				bound[rv] = m
 			}
 		}
 	}
-	var v RecvView
-	for i := range s.recvs.used {
-		r := s.recvs.at(i)
-		if !r.live {
-			continue
+	if ep != AllEndpoints {
+		e := s.endpoint(ep)
+		if e == nil {
+			return
 		}
-		v = RecvView{
-			Endpoint: r.ep.id, Context: r.context, Tagged: r.tagged, Tag: r.tag, Ignore: r.ignore, HasSource: r.peer != 0, Peer: r.peer, Posted: r.posted, Size: r.size(),
-			Starved: r.space().starved && r.class != boundClass,
+		s.eachIntake(e, note)
+		for r := s.firstRecv(e); r != nil; r = s.nextRecv(r) {
+			s.viewRecv(r, bound, fn)
 		}
-		if m := bound[i]; m != nil {
-			v.Message, v.Got, v.Length, v.Began, v.PDC, v.Peer = true, m.got, m.length, s.more(m).began, m.pdc, m.peer
-			if m.state == inOffered && m.isPull() {
-				v.Got = s.from(m)
-			}
-		}
-		fn(&v)
+		return
 	}
+	for i := range s.in.used {
+		note(i, s.in.at(i))
+	}
+	for i := range s.recvs.used {
+		s.viewRecv(s.recvs.at(i), bound, fn)
+	}
+}
+
+// viewRecv calls fn for a receive, if it has not ended. bound are the messages of receives.
+func (s *SES) viewRecv(r *recv, bound map[int32]*inmsg, fn func(v *RecvView)) {
+	if !r.live {
+		return
+	}
+	v := RecvView{
+		Endpoint: r.ep.id, Context: r.context, Tagged: r.tagged, Tag: r.tag, Ignore: r.ignore, HasSource: r.peer != 0, Peer: r.peer, Posted: r.posted, Size: r.size(),
+		Starved: r.space().starved && r.class != boundClass,
+	}
+	if m := bound[r.self]; m != nil {
+		v.Message, v.Got, v.Length, v.Began, v.PDC, v.Peer = true, m.got, m.length, s.more(m).began, m.pdc, m.peer
+		if m.state == inOffered && m.isPull() {
+			v.Got = s.from(m)
+		}
+	}
+	fn(&v)
 }
 
 // An Early message is one that no receive has matched.

@@ -16,7 +16,7 @@ func TestViewOfASendThatGoesAgain(t *testing.T) {
 		t.Fatal(err)
 	}
 	look := func() (v SendView) {
-		s.EachSend(func(p *SendView) { v = *p })
+		s.EachSend(AllEndpoints, func(p *SendView) { v = *p })
 		return v
 	}
 	if v := look(); v.Handle != h || v.Stage != StageSend || v.Posted != 5*time.Second || v.Taken != 0 || v.Length != 10 {
@@ -34,5 +34,5 @@ func TestViewOfASendThatGoesAgain(t *testing.T) {
 		t.Errorf("refused: %+v", v)
 	}
 	s.CancelAll()
-	s.EachSend(func(v *SendView) { t.Errorf("ended: %+v", v) })
+	s.EachSend(AllEndpoints, func(v *SendView) { t.Errorf("ended: %+v", v) })
 }

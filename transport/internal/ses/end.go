@@ -10,7 +10,7 @@ func (s *SES) CancelAll() {
 		return
 	}
 	s.closed = true
-	s.closeRegions(AllEndpoints)
+	s.closeRegions()
 	s.cancelSends()
 	s.dropInbound()
 	for _, e := range s.endpoints {
@@ -27,7 +27,7 @@ func (s *SES) Leave() {
 	if s.closed || s.ended {
 		return
 	}
-	s.closeRegions(AllEndpoints)
+	s.closeRegions()
 	for _, e := range s.endpoints {
 		e.close()
 		s.cancelInbound(e)
@@ -44,17 +44,32 @@ func (s *SES) Undelivered(ep EndpointID, now, patience time.Duration, taken bool
 	if s.numSends == 0 {
 		return false
 	}
+	under := func(m *send) bool { return m.undelivered(now, patience, taken) && to(m.peer) }
+	if ep != AllEndpoints {
+		for m := s.firstSend(s.endpoint(ep)); m != nil; m = s.nextSend(m) {
+			if under(m) {
+				return true
+			}
+		}
+		return false
+	}
 	for i := range s.sends.used {
-		m := s.sends.at(i)
-		switch {
-		case m.phase == phaseFree || m.phase == phaseResult || m.meetsNone() || taken && !m.copied && !m.silent:
-		case m.kind == evNotice || ep != AllEndpoints && m.ep.id != ep:
-		case patience > 0 && (m.phase == phaseWait || m.phase == phaseDeferred || m.phase == phaseLent && m.loan.handed == 0) && m.notReady != 0 && now-m.notReady >= patience:
-		case to(m.peer):
+		if under(s.sends.at(i)) {
 			return true
 		}
 	}
 	return false
+}
+
+// undelivered is Undelivered of one message, whatever its endpoint and its peer.
+func (m *send) undelivered(now, patience time.Duration, taken bool) bool {
+	switch {
+	case m.phase == phaseFree || m.phase == phaseResult || m.kind == evNotice || m.meetsNone() || taken && !m.copied && !m.silent:
+		return false
+	case m.notReady == 0 || patience <= 0 || now-m.notReady < patience:
+		return true
+	}
+	return m.phase != phaseWait && m.phase != phaseDeferred && (m.phase != phaseLent || m.loan.handed != 0)
 }
 
 // End is CancelAll that keeps the complete unexpected messages, because they may still be
@@ -68,7 +83,7 @@ func (s *SES) End() {
 	for _, e := range s.endpoints {
 		e.mostSends = 0
 	}
-	s.closeRegions(AllEndpoints)
+	s.closeRegions()
 	s.cancelSends()
 	s.dropInbound()
 	for _, e := range s.endpoints {
@@ -79,9 +94,12 @@ func (s *SES) End() {
 
 func (s *SES) cancelSends() {
 	s.late = lateSend{}
-	s.waiting, s.ready, s.troubled, s.fresh, s.stirred, s.numFresh, s.nextRetry = nil, nil, nil, nil, nil, 0, 0
+	s.waiting, s.patient, s.ready, s.troubled, s.fresh, s.stirred, s.numFresh, s.nextRetry = nil, nil, nil, nil, nil, nil, 0, 0
 	s.resources, s.watched, s.numResources = nil, nil, 0
-	s.fences, s.unfenced = nil, nil
+	for _, e := range s.endpoints {
+		e.fences = nil
+	}
+	s.numFences, s.unfenced = 0, nil
 	for i := range s.sends.used {
 		m := s.sends.at(i)
 		if m.phase == phaseFree {
@@ -109,7 +127,7 @@ func (s *SES) CancelPeer(peer uint32) {
 			s.endSend(m)
 		}
 	}
-	s.unfence()
+	s.unfenceAll()
 	for b := range s.byPDC.buckets {
 		for i := s.byPDC.first(uint32(b)); i != none; {
 			next := s.byPDC.next(i)
@@ -173,20 +191,13 @@ func (s *SES) dropInbound() {
 
 // cancelInbound drops every inbound message for an endpoint that closes.
 func (s *SES) cancelInbound(e *endpoint) {
-	for b := range s.byPDC.buckets {
-		for i := s.byPDC.first(uint32(b)); i != none; {
-			next := s.byPDC.next(i)
-			if m := s.in.at(i); m.ep == e.id && m.state != inDead {
-				s.drop(i, m, Cancelled)
-			}
-			i = next
-		}
-	}
-	s.eachDeferral(func(i int32, m *inmsg) {
-		if m.ep == e.id {
-			s.dropDeferral(i, m, Cancelled)
+	s.eachIntake(e, func(i int32, m *inmsg) {
+		switch m.state {
+		case inBound, inOpen, inGone, inWriting:
+			s.drop(i, m, Cancelled)
 		}
 	})
+	s.eachDeferralOf(e, func(i int32, m *inmsg) { s.dropDeferral(i, m, Cancelled) })
 	for _, c := range e.claims {
 		if c.msg != none {
 			m := s.in.at(c.msg)
@@ -205,9 +216,9 @@ func (s *SES) cancelInbound(e *endpoint) {
 }
 
 func (s *SES) cancelRecvs(e *endpoint) {
-	for i := range s.recvs.used {
-		if r := s.recvs.at(i); r.live && r.ep == e {
-			s.cancelRecv(i)
+	for r := s.firstRecv(e); r != nil; r = s.nextRecv(r) {
+		if r.live {
+			s.cancelRecv(r.self)
 		}
 	}
 }
@@ -223,6 +234,9 @@ func (s *SES) lateRecv(i int32, r *recv) {
 // unstarve clears the marks of spaces whose messages wait for room for an Event: no such
 // message is left, or all are to be tried again.
 func (s *SES) unstarve() {
+	if !s.starved {
+		return
+	}
 	s.starved = false
 	for _, e := range s.endpoints {
 		e.spaces[0].starved, e.spaces[1].starved = false, false
@@ -242,5 +256,5 @@ func (s *SES) PeerGone(peer uint32, c Cause) {
 			s.Abandon(handleOf(i, m), c)
 		}
 	}
-	s.unfence()
+	s.unfenceAll()
 }

@@ -69,12 +69,11 @@ var (
 // An endpoint is what requests name: its receives, and what it has outstanding.
 type endpoint struct {
 	EndpointConfig
-	id      EndpointID
-	closed  bool // LeaveEndpoint or CloseEndpoint was called
-	gone    bool // CloseEndpoint was called
-	sends   int  // not ended
-	recvs   int  // not ended
-	regions int  // that are reached through this endpoint alone
+	id     EndpointID
+	closed bool // LeaveEndpoint or CloseEndpoint was called
+	gone   bool // CloseEndpoint was called
+	sends  int  // not ended
+	recvs  int  // not ended
 
 	// mostSends and mostRecvs are MaxSends and MaxRecvs, and 0 when none may be posted any more.
 	mostSends, mostRecvs int
@@ -87,6 +86,11 @@ type endpoint struct {
 	// Lists of free sends and receives, the last one freed first.
 	idleSend *send
 	idleRecv *recv
+	// All its places of SES.sends and SES.recvs, the free ones too.
+	ownSends, ownRecvs roll
+
+	reach  reach   // the regions that are reached through this endpoint alone
+	fences []fence // of its sends
 }
 
 // A name is the part of an Identity that a request names. anyPart stands for a part that does
@@ -130,50 +134,66 @@ func (e *endpoint) is(r *wire.ReqStd) bool {
 // Open opens an endpoint. It fails with ErrName, ErrInUse, ErrEndpoints or ErrClosed.
 func (s *SES) Open(cfg EndpointConfig) (EndpointID, error) {
 	cfg.fill()
-	e := &endpoint{EndpointConfig: cfg, id: EndpointID(len(s.endpoints)), mostSends: cfg.MaxSends, mostRecvs: cfg.MaxRecvs}
 	switch {
 	case s.closed || s.ended:
 		return 0, ErrClosed
 	case cfg.JobID > 0xffffff || cfg.PIDonFEP > 0xfff || cfg.RI > 0xfff:
 		return 0, ErrName
-	case s.names.whole[e.name()] != nil:
+	case s.names.whole[name{cfg.JobID, cfg.PIDonFEP, cfg.RI}] != nil:
 		return 0, ErrInUse
 	}
-	if s.numGone > 0 {
-		for _, old := range s.endpoints {
-			if old.gone && old.sends == 0 && old.recvs == 0 {
-				e.id = old.id
-				break
-			}
-		}
+	id, old := s.number()
+	if old == nil && int(id) == maxEndpoints {
+		return 0, ErrEndpoints
 	}
+	e := &endpoint{EndpointConfig: cfg, id: id, mostSends: cfg.MaxSends, mostRecvs: cfg.MaxRecvs}
 	share := func(n int) int { return min(max(1<<bits.Len(uint(n/2)), 64), 1<<15) }
 	for i := range e.spaces {
 		s.initSpace(&e.spaces[i], e.id, i == 1, share(cfg.MaxRecvs), share(s.cfg.UnexpectedMsgs))
 	}
-	switch {
-	case int(e.id) < len(s.endpoints):
-		s.numGone--
-		s.maxRecvs -= s.endpoints[e.id].MaxRecvs
-		e.inherit(s.endpoints[e.id])
-		s.endpoints[e.id] = e
-	case len(s.endpoints) == maxEndpoints:
-		return 0, ErrEndpoints
-	default:
+	if old != nil {
+		s.maxRecvs -= old.MaxRecvs
+		s.inherit(e, old)
+		s.endpoints[id] = e
+	} else {
 		s.endpoints = append(s.endpoints, e)
 	}
 	s.maxRecvs += cfg.MaxRecvs
+	s.lowOpen = min(s.lowOpen, int(id))
 	s.names.add(e, 1)
 	return e.id, nil
 }
 
-// inherit takes over the free lists of a closed endpoint.
-func (e *endpoint) inherit(old *endpoint) {
-	e.idleSend, e.idleRecv = old.idleSend, old.idleRecv
-	for m := e.idleSend; m != nil; m = m.idle {
+// mostUsedUp is how many closed endpoints Open looks at that have something under way, before it takes a new
+// number. Arbitrary.
+const mostUsedUp = 8
+
+// number returns the number of an endpoint that opens, and the endpoint that had it, nil if none did. Those that
+// closed first come first. While there are new numbers it looks at a few only, and those that are not done go
+// behind the others: so a thousand that open do not look at a thousand that closed.
+func (s *SES) number() (EndpointID, *endpoint) {
+	for n := range len(s.gone) {
+		s.walked++
+		id := s.gone[0]
+		if old := s.endpoints[id]; old.sends == 0 && old.recvs == 0 {
+			s.gone = s.gone[1:]
+			return id, old
+		}
+		if n == mostUsedUp && len(s.endpoints) < maxEndpoints {
+			break
+		}
+		s.gone = append(s.gone[1:], id)
+	}
+	return EndpointID(len(s.endpoints)), nil
+}
+
+// inherit takes over the places of a closed endpoint. All are free.
+func (s *SES) inherit(e, old *endpoint) {
+	e.idleSend, e.idleRecv, e.ownSends, e.ownRecvs = old.idleSend, old.idleRecv, old.ownSends, old.ownRecvs
+	for m := s.firstSend(e); m != nil; m = s.nextSend(m) {
 		m.ep, m.hdr.Initiator = e, e.Initiator
 	}
-	for r := e.idleRecv; r != nil; r = r.next {
+	for r := s.firstRecv(e); r != nil; r = s.nextRecv(r) {
 		r.ep = e
 	}
 }
@@ -205,6 +225,17 @@ func (s *SES) endpoint(id EndpointID) *endpoint {
 	return s.endpoints[id]
 }
 
+// oneOpen returns the endpoint with the lowest number of those that have not begun to close, nil if there is none.
+func (s *SES) oneOpen() *endpoint {
+	for ; s.lowOpen < len(s.endpoints); s.lowOpen++ {
+		if e := s.endpoints[s.lowOpen]; !e.closed {
+			return e
+		}
+		s.walked++
+	}
+	return nil
+}
+
 // space returns the space of an endpoint for tagged or untagged messages.
 func (s *SES) space(id EndpointID, tagged bool) *space {
 	sp := &s.endpoints[id].spaces
@@ -227,7 +258,7 @@ func (s *SES) LeaveEndpoint(id EndpointID) {
 // bar lets nothing name the endpoint any more.
 func (s *SES) bar(e *endpoint) {
 	e.close()
-	s.closeRegions(e.id)
+	s.closeReach(&e.reach)
 	s.names.add(e, -1)
 	s.turnAway(e)
 }
@@ -241,27 +272,32 @@ func (s *SES) clearOut(e *endpoint) {
 
 // CloseEndpoint closes one endpoint, as LeaveEndpoint does, and its sends end with a Cancelled event,
 // too. One of which a part has left ends when the target was told (MSG_ERROR) or the PDC is gone, if
-// ReleaseEndpoint does not end it before.
-func (s *SES) CloseEndpoint(id EndpointID) {
+// ReleaseEndpoint does not end it before. CloseEndpoint returns how many sends have ended of which nothing had left.
+func (s *SES) CloseEndpoint(id EndpointID) (ended int) {
 	e := s.endpoint(id)
 	if e == nil || e.gone || s.closed {
-		return
+		return 0
 	}
 	e.gone = true
-	s.numGone++
+	s.gone = append(s.gone, id)
 	left := e.closed
 	if !left {
 		s.bar(e)
 	}
-	for i := range s.sends.used {
-		if m := s.sends.at(i); m.phase != phaseFree && m.ep == e {
-			s.withdraw(m)
+	for m := s.firstSend(e); m != nil; m = s.nextSend(m) {
+		if m.phase == phaseFree {
+			continue
+		}
+		unbegun := m.unbegun()
+		if s.withdraw(m); unbegun && m.phase == phaseFree {
+			ended++
 		}
 	}
-	s.unfence()
+	s.unfence(e)
 	if !left {
 		s.clearOut(e)
 	}
+	return ended
 }
 
 // ReleaseEndpoint makes the events of all sends that have not ended of an endpoint that CloseEndpoint
@@ -272,8 +308,8 @@ func (s *SES) ReleaseEndpoint(id EndpointID) {
 	if e == nil || !e.gone {
 		return
 	}
-	for i := range s.sends.used {
-		if m := s.sends.at(i); m.phase != phaseFree && m.ep == e && m.kind != evNotice && !m.told {
+	for m := s.firstSend(e); m != nil; m = s.nextSend(m) {
+		if m.phase != phaseFree && m.kind != evNotice && !m.told {
 			s.takeOver(m)
 		}
 	}

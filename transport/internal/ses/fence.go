@@ -8,7 +8,6 @@ import "slices"
 
 // A fence is one fenced send that waits, and the sends behind it.
 type fence struct {
-	ep     EndpointID
 	peer   uint32
 	seq    uint64   // of the fenced send
 	left   int      // earlier sends to the peer that have not ended
@@ -21,16 +20,29 @@ type fence struct {
 
 // Fenced reports whether sends of an endpoint to the peer must go through Fence.
 func (s *SES) Fenced(id EndpointID, peer uint32) bool {
-	return len(s.fences) != 0 && s.fenced(id, peer)
+	return s.numFences != 0 && s.endpoints[id].fenced(peer)
 }
 
-func (s *SES) fenced(id EndpointID, peer uint32) bool {
-	for i := range s.fences {
-		if s.fences[i].is(id, peer) {
-			return true
+func (e *endpoint) fenced(peer uint32) bool {
+	return slices.ContainsFunc(e.fences, func(f fence) bool { return f.peer == peer })
+}
+
+// addFence makes one more fence of an endpoint.
+func (s *SES) addFence(e *endpoint, f fence) {
+	e.fences = append(e.fences, f)
+	s.numFences++
+}
+
+// eachFence calls do for the fences of all endpoints.
+func (s *SES) eachFence(do func(f *fence)) {
+	if s.numFences == 0 {
+		return
+	}
+	for _, e := range s.endpoints {
+		for i := range e.fences {
+			do(&e.fences[i])
 		}
 	}
-	return false
 }
 
 // Fence keeps back h, which Send has just accepted, if h is fenced and earlier sends have not
@@ -41,36 +53,33 @@ func (s *SES) Fence(h Handle, isFence bool) bool {
 	if m == nil {
 		return false
 	}
-	last := -1
-	for i := range s.fences {
-		if s.fences[i].is(m.ep.id, m.peer) {
+	e, last := m.ep, -1
+	for i := range e.fences {
+		if e.fences[i].peer == m.peer {
 			last = i
 		}
 	}
 	if !isFence {
 		if last >= 0 {
-			s.fences[last].behind = append(s.fences[last].behind, h)
+			e.fences[last].behind = append(e.fences[last].behind, h)
 		}
 		return last >= 0
 	}
-	f := fence{ep: m.ep.id, peer: m.peer, seq: m.seq, behind: []Handle{h}}
-	for i := range s.sends.used {
-		if o := s.sends.at(i); o.phase != phaseFree && o.ep == m.ep && o.peer == m.peer && o.seq < m.seq {
+	f := fence{peer: m.peer, seq: m.seq, behind: []Handle{h}}
+	for o := s.firstSend(e); o != nil; o = s.nextSend(o) {
+		if o.phase != phaseFree && o.peer == m.peer && o.seq < m.seq {
 			f.left++
 		}
 	}
 	if f.left == 0 {
 		return false
 	}
-	s.fences = append(s.fences, f)
+	s.addFence(e, f)
 	return true
 }
 
-// is reports whether the fence applies to sends of that endpoint to that peer.
-func (f *fence) is(id EndpointID, peer uint32) bool { return f.ep == id && f.peer == peer }
-
 // SomeFences reports whether there is any fence.
-func (s *SES) SomeFences() bool { return len(s.fences) != 0 }
+func (s *SES) SomeFences() bool { return s.numFences != 0 }
 
 // SomeUnfenced reports whether Unfenced may return a send.
 func (s *SES) SomeUnfenced() bool { return len(s.unfenced) > 0 }
@@ -95,25 +104,35 @@ func (s *SES) nextUnfenced() (Handle, bool) {
 	return 0, false
 }
 
-// unfence removes ended sends from the fences and from those to be returned by Unfenced, because
+// unfence removes ended sends of an endpoint from its fences, and from those to be returned by Unfenced, because
 // their handles may come to name other sends.
-func (s *SES) unfence() {
-	ended := func(h Handle) bool { _, m := s.lookup(h); return m == nil }
-	for i := range s.fences {
-		s.fences[i].behind = slices.DeleteFunc(s.fences[i].behind, ended)
+func (s *SES) unfence(e *endpoint) {
+	for i := range e.fences {
+		s.walked++
+		e.fences[i].behind = slices.DeleteFunc(e.fences[i].behind, s.hasEnded)
 	}
-	s.unfenced = slices.DeleteFunc(s.unfenced, ended)
+	s.unfenced = slices.DeleteFunc(s.unfenced, s.hasEnded)
 }
+
+// unfenceAll is unfence of all endpoints.
+func (s *SES) unfenceAll() {
+	s.eachFence(func(f *fence) { f.behind = slices.DeleteFunc(f.behind, s.hasEnded) })
+	s.unfenced = slices.DeleteFunc(s.unfenced, s.hasEnded)
+}
+
+func (s *SES) hasEnded(h Handle) bool { _, m := s.lookup(h); return m == nil }
 
 // passed tells the fences that send m has ended.
 func (s *SES) passed(m *send) {
-	keep := s.fences[:0]
-	for _, f := range s.fences {
-		if f.is(m.ep.id, m.peer) && (f.question && m.seq == f.seq || !f.question && m.seq < f.seq) {
+	e := m.ep
+	keep := e.fences[:0]
+	for _, f := range e.fences {
+		s.walked++
+		if f.peer == m.peer && (f.question && m.seq == f.seq || !f.question && m.seq < f.seq) {
 			f.left--
 		}
 		before := len(keep) - 1 // the last fence before f that is not open
-		for before >= 0 && !keep[before].is(f.ep, f.peer) {
+		for before >= 0 && keep[before].peer != f.peer {
 			before--
 		}
 		switch {
@@ -125,6 +144,7 @@ func (s *SES) passed(m *send) {
 			s.unfenced = append(s.unfenced, f.behind...)
 		}
 	}
-	clear(s.fences[len(keep):])
-	s.fences = keep
+	s.numFences -= len(e.fences) - len(keep)
+	clear(e.fences[len(keep):])
+	e.fences = keep
 }

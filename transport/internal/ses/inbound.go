@@ -55,6 +55,7 @@ type intake struct {
 	epoch     uint32        // sweep in which its last packet came
 	deadNext  int32         // inDead: the next younger dead message of the peer
 	task      int32         // of an operation that fetches: its place in SES.serves plus 1; of a rendezvous send: the read, a Handle; else 0
+	in        int32         // its message
 	rc        wire.RC       // inDead: the answer to its packets
 	unproven  bool          // inWriting: counted in SES.unproven
 	unheard   bool          // inDead: no answer said so yet
@@ -66,17 +67,19 @@ type intake struct {
 // more returns the intake of a message that has one.
 func (s *SES) more(m *inmsg) *intake { return s.intakes.at(m.intake) }
 
-// widen makes the intake of a message.
-func (s *SES) widen(m *inmsg) *intake {
+// widen makes the intake of message i, whose endpoint it lists it for.
+func (s *SES) widen(i int32, m *inmsg) *intake {
 	m.intake = s.intakes.get()
 	p := s.intakes.at(m.intake)
-	*p = intake{recv: none, epoch: s.epoch}
+	*p = intake{recv: none, epoch: s.epoch, in: i}
+	s.byEndpoint.add(m.intake, uint32(m.ep))
 	return p
 }
 
 // narrow frees the intake of a message, if it has one.
 func (s *SES) narrow(m *inmsg) {
 	if m.intake != none {
+		s.byEndpoint.remove(m.intake)
 		s.intakes.put(m.intake)
 		m.intake = none
 	}
@@ -201,7 +204,7 @@ func (s *SES) begin(src Source, r *wire.ReqStd, off uint32, data []byte) *Result
 		tag: tag, ep: s.to.id, pdc: src.PDC, peer: src.Peer, init: r.Initiator, length: r.ReqLen,
 		user: u, room: noBlock, msgID: r.MsgID, opcode: r.Opcode, tagged: tagged, ordered: src.Ordered,
 	}
-	in := s.widen(m)
+	in := s.widen(i, m)
 	in.bufOff, in.began, in.recv, in.matchOnly = r.BufOff, src.Now, rv, s.matchOnly(r)
 	pu.open++
 	s.open++

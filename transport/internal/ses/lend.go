@@ -94,7 +94,7 @@ func (s *SES) postedLent(m *send) bool {
 	default:
 		n := s.askReader(m)
 		m.seq, n.seq = n.seq, m.seq
-		s.fences = append(s.fences, fence{ep: m.ep.id, peer: m.peer, seq: n.seq, left: 1, question: true, reader: true})
+		s.addFence(m.ep, fence{peer: m.peer, seq: n.seq, left: 1, question: true, reader: true})
 	}
 	m.mayLend, m.odd = true, true
 	return true
@@ -134,17 +134,16 @@ func (s *SES) readerAnswered(n *send) {
 		delete(s.readers, n.peer)
 		return
 	}
-	for i := range s.fences {
-		f := &s.fences[i]
+	s.eachFence(func(f *fence) {
 		if !f.question || f.peer != n.peer {
-			continue
+			return
 		}
 		for _, h := range f.behind {
 			if _, m := s.lookup(h); m != nil && m.mayLend && m.cause == OK && m.phase == phaseData && m.next == 0 && len(s.loans) < maxLoans {
 				s.announce(m)
 			}
 		}
-	}
+	})
 }
 
 // announce makes a send of which nothing was sent one that goes by rendezvous.
@@ -234,7 +233,7 @@ func (s *SES) awaitRead(m *send) {
 	}
 	if s.cfg.RNRTimeout > 0 && !m.match && l.kept && l.handed == 0 {
 		m.retryAt = m.notReady + s.cfg.RNRTimeout
-		s.waiting.push(m, uint64(m.retryAt))
+		s.patient.push(m, uint64(m.retryAt))
 		s.rearm()
 	}
 }
@@ -262,7 +261,7 @@ func (s *SES) borrowed(src *Source, r *wire.ReqStd) (*Region, wire.RC) {
 func (s *SES) lentOut(l *loan, n uint32) {
 	l.handed += uint64(n)
 	if m := l.m; m != nil && m.phase == phaseLent && m.place > 0 {
-		s.waiting.remove(m) // the target is ready
+		s.patient.remove(m) // the target is ready
 		s.rearm()
 	}
 }

@@ -1,7 +1,6 @@
 package ses
 
 import (
-	"slices"
 	"time"
 
 	"github.com/uetkit/uetkit/transport/wire"
@@ -232,7 +231,7 @@ func (s *SES) reserveFor(rv, i int32, m *inmsg, base uint64) {
 	m.claimed = false
 	m.state = inOffered
 	s.narrow(m)
-	p := s.widen(m)
+	p := s.widen(i, m)
 	p.recv, p.base, p.began = rv, base, s.now
 	s.askRestart(m.offerKey(i))
 }
@@ -299,17 +298,20 @@ func (s *SES) notice(e *endpoint, peer uint32) *send {
 // their senders would wait for ever. What finds no place among the sends is asked for by its sender
 // (sweepDeferred).
 func (s *SES) turnAway(e *endpoint) {
-	i := slices.IndexFunc(s.endpoints, func(o *endpoint) bool { return !o.closed })
-	if i < 0 {
+	if s.deferrals.n == 0 {
+		return
+	}
+	by := s.oneOpen()
+	if by == nil {
 		return // all PDCs end
 	}
-	s.eachDeferral(func(_ int32, m *inmsg) {
+	s.eachDeferralOf(e, func(_ int32, m *inmsg) {
 		switch {
-		case m.ep != e.id || s.peers.at(m.user).unproven || s.numSends >= maxSends:
+		case s.peers.at(m.user).unproven || s.numSends >= maxSends:
 		case m.isPull():
-			s.tellGivenUp(s.endpoints[i], m)
+			s.tellGivenUp(by, m)
 		default:
-			s.rtr(s.endpoints[i], m, e.JobID)
+			s.rtr(by, m, e.JobID)
 		}
 	})
 }
@@ -393,7 +395,7 @@ func (s *SES) putBack(i int32, m *inmsg) bool {
 	}
 	s.Stats.TakenBack++
 	m.state = inDeferred // what came of it was placed in the receive
-	s.keepEpoch(m)
+	s.keepEpoch(i, m)
 	s.list(i, m)
 	return true
 }
@@ -563,7 +565,7 @@ func (s *SES) dropDeferral(i int32, m *inmsg, c Cause) {
 	case c == Closed || m.isPull() && m.state == inOffered && s.more(m).task != 0: // the read has a PDC of its own
 		s.moveDeferral(i, m, noPDC)
 		if m.state == inDeferred {
-			s.keepEpoch(m)
+			s.keepEpoch(i, m)
 		}
 	default:
 		s.withdrawOffer(i, m)
@@ -571,10 +573,10 @@ func (s *SES) dropDeferral(i int32, m *inmsg, c Cause) {
 }
 
 // keepEpoch notes the time of a deferred message without a receive, if no PDC stands for it: the sweep gives it up.
-func (s *SES) keepEpoch(m *inmsg) {
+func (s *SES) keepEpoch(i int32, m *inmsg) {
 	s.narrow(m)
 	if m.pdc == noPDC {
-		s.widen(m)
+		s.widen(i, m)
 	}
 }
 

@@ -52,8 +52,17 @@ func (s *SES) Holds(peer uint32) bool {
 // Awaited reports whether a receive without a message, of an endpoint or of AllEndpoints, accepts messages of the
 // peer alone.
 func (s *SES) Awaited(ep EndpointID, peer uint32) bool {
+	waits := func(r *recv) bool { return r.live && r.peer == peer && r.class != boundClass }
+	if ep != AllEndpoints {
+		for r := s.firstRecv(s.endpoint(ep)); r != nil; r = s.nextRecv(r) {
+			if waits(r) {
+				return true
+			}
+		}
+		return false
+	}
 	for i := range s.recvs.used {
-		if r := s.recvs.at(i); r.live && r.peer == peer && r.class != boundClass && (ep == AllEndpoints || r.ep.id == ep) {
+		if waits(s.recvs.at(i)) {
 			return true
 		}
 	}

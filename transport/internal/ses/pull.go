@@ -289,7 +289,7 @@ func (s *SES) beginPull(r *wire.ReqStd, ext wire.Rendezvous, known bool, off uin
 		p.is |= pullKnown
 	}
 	m.state = inBound
-	in := s.widen(m)
+	in := s.widen(i, m)
 	in.bufOff, in.began, in.recv, in.end = r.BufOff, src.Now, rv, ext.EagerLen
 	pu.pulls++
 	pu.open++

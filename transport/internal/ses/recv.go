@@ -34,7 +34,9 @@ type recv struct {
 	flags   uint64
 	posted  time.Duration
 
-	_ [8]byte
+	sibling int32 // link of endpoint.ownRecvs
+
+	_ [4]byte
 }
 
 // size is the bytes of its memory.
@@ -94,6 +96,9 @@ func (s *SES) freshRecv(e *endpoint) *recv {
 	i := s.recvs.fresh()
 	r := s.recvs.at(i)
 	r.self, r.next, r.ep = i, nil, e
+	if last := e.ownRecvs.add(i); last != none {
+		s.recvs.at(last).sibling = i + 1
+	}
 	return r
 }
 
@@ -159,10 +164,9 @@ func (s *SES) recvEvent(r *recv, n int, tag uint64, peer, initiator uint32) *Eve
 func (s *SES) CancelRecv(id EndpointID, ctx any) bool {
 	best := none
 	var seq uint64
-	for i := range s.recvs.used {
-		r := s.recvs.at(i)
-		if r.live && r.ep.id == id && r.class != boundClass && (best == none || r.seq < seq) && same(r.context, ctx) {
-			best, seq = i, r.seq
+	for r := s.firstRecv(s.endpoint(id)); r != nil; r = s.nextRecv(r) {
+		if r.live && r.class != boundClass && (best == none || r.seq < seq) && same(r.context, ctx) {
+			best, seq = r.self, r.seq
 		}
 	}
 	if best == none {

@@ -75,7 +75,8 @@ type Region struct {
 	taken  bool    // SingleUse: a message accesses it
 	other  *Region // the next one with the same key, of another endpoint
 	loan   *loan   // that it is part of, nil if it was registered
-	place  int     // in regions.all
+	// The neighbours in their reach.
+	before, after *Region
 }
 
 // Size is the length of the region in bytes.
@@ -87,8 +88,8 @@ func (g *Region) Live() bool { return g.serial != 0 }
 // regions holds the regions of all endpoints.
 type regions struct {
 	byKey  map[uint64]*Region // the first of those that have the key
-	all    []*Region          // in no order
-	ofAll  int                // those of AllEndpoints
+	ofAll  reach              // those of AllEndpoints
+	num    int                // of all
 	serial uint64             // number of the youngest region
 }
 
@@ -111,7 +112,7 @@ func (s *SES) Register(cfg RegionConfig) (*Region, error) {
 		return nil, ErrKey
 	case g.size == 0 || g.Base+(g.size-1) < g.Base || (cfg.Counts || cfg.CountsReads) && cfg.Key&wire.MKeyIdempotent != 0 || cfg.Persistent && cfg.SingleUse:
 		return nil, ErrMemory
-	case *s.regionsOf(cfg.Endpoint) >= s.cfg.MaxRegions:
+	case s.reachOf(cfg.Endpoint).n >= s.cfg.MaxRegions:
 		return nil, ErrRegions
 	case s.hidden(cfg.Key, cfg.Endpoint):
 		return nil, ErrKeyInUse
@@ -123,18 +124,17 @@ func (s *SES) Register(cfg RegionConfig) (*Region, error) {
 	}
 	g.other, s.byKey[g.Key] = s.byKey[g.Key], g
 	s.lastRegion = lastRegion{}
-	*s.regionsOf(g.Endpoint)++
-	g.place = len(s.all)
-	s.all = append(s.all, g)
+	s.reachOf(g.Endpoint).add(g)
+	s.regions.num++
 	return g, nil
 }
 
-// regionsOf is where the regions of an endpoint are counted, or those of all endpoints.
-func (s *SES) regionsOf(ep EndpointID) *int {
+// reachOf returns the list of the regions of an endpoint, or of all endpoints.
+func (s *SES) reachOf(ep EndpointID) *reach {
 	if ep == AllEndpoints {
 		return &s.regions.ofAll
 	}
-	return &s.endpoint(ep).regions
+	return &s.endpoint(ep).reach
 }
 
 // hidden reports whether a region of an endpoint, or of all, could not be told from one that has
@@ -170,25 +170,27 @@ func (s *SES) Deregister(g *Region) {
 	default:
 		delete(s.byKey, g.Key)
 	}
-	*s.regionsOf(g.Endpoint)--
-	last := s.all[len(s.all)-1]
-	s.all[g.place], last.place = last, g.place
-	s.all[len(s.all)-1] = nil
-	s.all = s.all[:len(s.all)-1]
+	s.reachOf(g.Endpoint).remove(g)
+	s.regions.num--
 	g.serial, g.parts, g.starts, g.other = 0, nil, nil, nil
 	s.lastRegion = lastRegion{}
 }
 
 // Regions is the number of regions.
-func (s *SES) Regions() int { return len(s.all) }
+func (s *SES) Regions() int { return s.regions.num }
 
-// closeRegions removes the regions that can be accessed through one endpoint only; AllEndpoints
-// removes every region.
-func (s *SES) closeRegions(ep EndpointID) {
-	for i := len(s.all) - 1; i >= 0; i-- { // backwards: the last region takes the place of one that goes
-		if g := s.all[i]; g.Endpoint == ep || ep == AllEndpoints {
-			s.Deregister(g)
-		}
+// closeRegions removes every region.
+func (s *SES) closeRegions() {
+	s.closeReach(&s.regions.ofAll)
+	for _, e := range s.endpoints {
+		s.closeReach(&e.reach)
+	}
+}
+
+func (s *SES) closeReach(l *reach) {
+	for l.first != nil {
+		s.walked++
+		s.Deregister(l.first)
 	}
 }
 

@@ -86,13 +86,14 @@ type send struct {
 	loan     *loan         // nil unless it goes by rendezvous
 	promised uint32        // phaseResult, phaseDeferred: the PDC of the response that says so; phaseLent: that stands for it
 	restart  uint32        // the target's restart token, from an RTR that was not heeded yet
+	sibling  int32         // link of endpoint.ownSends
 	withData bool          // of LevelCommit: header data goes with the question
 	sweeps   uint8         // phaseDeferred, phaseLent: how many there were since its target was heard about it
 	mayLend  bool          // it goes by rendezvous if its target turns out to read such sends
 	small    bool          // it goes with the small header, if one packet carries it
 	byRUDI   bool          // it goes without a PDC
 
-	_ [27]byte // whole cache lines
+	_ [23]byte // whole cache lines
 }
 
 // A commitStage is how far a send of LevelCommit is.
@@ -243,6 +244,9 @@ func (s *SES) freshSend(e *endpoint) *send {
 	i := s.sends.fresh()
 	m := s.sends.at(i)
 	m.self, m.idle, m.serial, m.ep, m.hdr.Initiator = i, nil, 1, e, e.Initiator
+	if last := e.ownSends.add(i); last != none {
+		s.sends.at(last).sibling = i + 1
+	}
 	return m
 }
 
@@ -379,12 +383,15 @@ func (m *send) unbegun() bool {
 // out or that waits to be sent again, with a Cancelled event. ctx is compared with ==; nil and
 // contexts that cannot be compared are never found (R-EP-11, R-EP-12).
 func (s *SES) CancelSend(id EndpointID, ctx any) (Handle, bool) {
+	e := s.endpoint(id)
+	if e == nil {
+		return 0, false
+	}
 	best := none
 	var seq uint64
-	for i := range s.sends.used {
-		m := s.sends.at(i)
-		if m.ep.id == id && m.unbegun() && !m.told && (best == none || m.seq < seq) && same(m.context, ctx) {
-			best, seq = i, m.seq
+	for m := s.firstSend(e); m != nil; m = s.nextSend(m) {
+		if m.unbegun() && !m.told && (best == none || m.seq < seq) && same(m.context, ctx) {
+			best, seq = m.self, m.seq
 		}
 	}
 	if best == none {
@@ -396,7 +403,7 @@ func (s *SES) CancelSend(id EndpointID, ctx any) (Handle, bool) {
 	s.tellCancelled(m)
 	m.cause, m.rc, m.unexecuted = Cancelled, 0, true
 	s.endSend(m)
-	s.unfence()
+	s.unfence(e)
 	return h, true
 }
 

@@ -12,7 +12,7 @@
 // piece handed out. The Event follows the last of them (S-CPL-01..07). To receive: Recv, and
 // Request for each new packet.
 //
-// The files. endpoint.go: whom a request is for. Sending: op.go, send.go, piece.go (cutting),
+// The files. endpoint.go: whom a request is for. own.go: what one endpoint has. Sending: op.go, send.go, piece.go (cutting),
 // answer.go (responses, and how a send ends), again.go (sending again), resource.go (order behind a
 // refusal), fence.go, deferred.go, lend.go (rendezvous sends), small.go (small headers). Receiving: request.go (checks, messages of one packet),
 // region.go (memory that peers may access), write.go, tagatomic.go (atomic operations on receives), forms.go (other headers), response.go,
@@ -55,7 +55,7 @@ type Config struct {
 	// NACK 09, and the peer sends it again later, or it is deferred (DeferrableMin). All sources
 	// that may be forged keep no more than 16,384 messages together. A message counts as its length
 	// rounded up: to a power of two of at least 64 bytes, above 16 KiB to a multiple of 32 KiB; an empty one
-	// as 0. Its state takes at most 128 bytes more, which do not count; 80 more if the PDC by which it was
+	// as 0. Its state takes at most 128 bytes more, which do not count; 96 more if the PDC by which it was
 	// deferred or announced is gone.
 	UnexpectedBytes int64
 	UnexpectedMsgs  int
@@ -180,10 +180,12 @@ type SES struct {
 	small  bool            // the request has no message id
 	turned uint32          // payload bytes of the request, if there was no room for it
 
-	endpoints []*endpoint // by EndpointID
-	numGone   int         // of them, closed: their numbers are used again
+	endpoints []*endpoint  // by EndpointID
+	gone      []EndpointID // of them, closed, the first closed first: their numbers are used again
+	lowOpen   int          // below it no endpoint is open
 	names     names
-	maxRecvs  int // sum of MaxRecvs of all endpoints
+	walked    uint64 // steps through what single endpoints have (own.go), and through the fences
+	maxRecvs  int    // sum of MaxRecvs of all endpoints
 
 	outgoing
 	deferring
@@ -226,6 +228,7 @@ type outgoing struct {
 	copies       arena
 	iovs         [][][]byte      // recycled slices of user slices
 	waiting      heap[*send]     // unordered sends that wait, by retryAt
+	patient      heap[*send]     // those that their target has deferred, or is to read, by the end of RNRTimeout
 	troubled     heap[*resource] // resources that get a probe, by the time of it
 	ready        heap[*send]     // sends to be sent again, in post order
 	fresh        []int32         // sends that wait since the last Advance
@@ -234,7 +237,7 @@ type outgoing struct {
 	late         lateSend        // of which the neighbours are to be tried
 	searchAt     time.Duration   // when they may be searched in waiting
 	nextRetry    time.Duration   // the earliest time in waiting and troubled, 0: none
-	fences       []fence
+	numFences    int             // of all endpoints
 	unfenced     []Handle
 	waitResult   int                             // sends that wait for a response after NO_RESPONSE
 	resources    map[uint32]map[genKey]*resource // those that refused something, by peer
@@ -262,17 +265,18 @@ type posted struct {
 // incoming holds the messages that peers sent, for all endpoints. They are found by peer and
 // PDC. They are bounded for each peer and for all peers together.
 type incoming struct {
-	in       table[inmsg]
-	intakes  table[intake]
-	last     int32    // inbound message of the last packet, or none
-	byPDC    index    // open and dead inbound messages
-	open     int      // open inbound messages
-	dead     int      // dead inbound messages
-	kept     int      // unexpected messages, complete or open
-	bytes    int64    // memory of unexpected messages
-	partial  int64    // what of it is of open ones
-	writing  int      // open writes
-	unproven struct { // what of kept, bytes and writing is of sources that may be forged
+	in         table[inmsg]
+	intakes    table[intake]
+	last       int32    // inbound message of the last packet, or none
+	byPDC      index    // open and dead inbound messages
+	byEndpoint index    // intakes, by the endpoint of their message
+	open       int      // open inbound messages
+	dead       int      // dead inbound messages
+	kept       int      // unexpected messages, complete or open
+	bytes      int64    // memory of unexpected messages
+	partial    int64    // what of it is of open ones
+	writing    int      // open writes
+	unproven   struct { // what of kept, bytes and writing is of sources that may be forged
 		kept    int32
 		bytes   int64
 		writing int
@@ -368,6 +372,7 @@ func New(cfg Config) *SES {
 	s := &SES{cfg: cfg, incoming: incoming{last: none}}
 	s.lastID = max(cfg.FirstID, 1) - 1
 	s.byPDC.init(1024, 1, func(i int32) uint32 { return s.hash(uint64(s.in.at(i).pdc), 1) })
+	s.byEndpoint.init(maxEndpoints, 1, func(k int32) uint32 { return uint32(s.in.at(s.intakes.at(k).in).ep) })
 	s.deferrals.init(mostNamed, s.deferralHash, func(i int32) *uint32 { return &s.in.at(i).room })
 	s.named.init(mostNamed, s.nameHash, s.nameLinks.at)
 	s.byPeer.init(512, 1, func(u int32) uint32 { return s.hash(uint64(s.peers.at(u).peer), 2) })

@@ -206,7 +206,7 @@ func (s *SES) keepAtomic(r *wire.ReqStd, data []byte, n int, sv int32) *Result {
 		tag: r.Match, token: uint32(n), ep: s.to.id, pdc: src.PDC, peer: src.Peer, init: r.Initiator, length: size, got: size,
 		user: u, room: noBlock, state: inUnexpected, opcode: r.Opcode, tagged: true, som: true, ordered: src.Ordered,
 	}
-	p := s.widen(m)
+	p := s.widen(i, m)
 	p.bufOff = r.BufOff
 	if r.Flags&wire.SESHD != 0 {
 		m.hasData, m.data = true, r.HeaderData

@@ -157,7 +157,7 @@ func TestTaggedAtomicWaits(t *testing.T) {
 	if g.a.Undelivered(AllEndpoints, g.a.now, 0, true, func(uint32) bool { return true }) {
 		t.Error("Close would wait for it")
 	}
-	g.a.EachSend(func(v *SendView) {
+	g.a.EachSend(AllEndpoints, func(v *SendView) {
 		if v.Stage != StageResult {
 			t.Errorf("stage %d", v.Stage)
 		}

@@ -194,10 +194,10 @@ var stages = map[ses.Stage]string{ses.StageSend: "packets are left to send", ses
 
 // pending lists the operations that have not ended.
 func (p *party) pending() (sends []pendingSend, recvs []pendingRecv, unexpected [2][]early, inProgress int) {
-	p.ses.EachSend(func(v *ses.SendView) {
+	p.ses.EachSend(ses.AllEndpoints, func(v *ses.SendView) {
 		sends = append(sends, pendingSend{v.Context.(*operation), stages[v.Stage]})
 	})
-	p.ses.EachRecv(func(v *ses.RecvView) {
+	p.ses.EachRecv(ses.AllEndpoints, func(v *ses.RecvView) {
 		recvs = append(recvs, pendingRecv{v.Context.(*operation), v.Message, v.Got, v.Length, v.Starved})
 	})
 	for k := range unexpected {

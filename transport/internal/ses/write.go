@@ -97,7 +97,7 @@ func (s *SES) beginWrite(src *Source, r *wire.ReqStd, g *Region, off uint32, n i
 		tag: r.Match, ep: s.to.id, pdc: src.PDC, peer: src.Peer, init: r.Initiator, length: r.ReqLen,
 		user: u, room: noBlock, msgID: r.MsgID, opcode: r.Opcode, ordered: src.Ordered, state: inWriting,
 	}
-	p := s.widen(m)
+	p := s.widen(i, m)
 	p.bufOff, p.base, p.began, p.unproven = r.BufOff, g.serial, src.Now, src.Unproven
 	g.taken = g.SingleUse
 	pu.open++

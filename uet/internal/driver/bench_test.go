@@ -41,19 +41,19 @@ func (n *nop) Events() int {
 	return 0
 }
 
-func (n *nop) NextTimeout() time.Duration                                         { return 0 }
-func (n *nop) Sends() int                                                         { return 0 }
-func (n *nop) Answer() bool                                                       { return false }
-func (n *nop) Apart(bool)                                                         {}
-func (n *nop) Queued() int                                                        { return 1 }
-func (n *nop) TooLong(time.Duration, netip.AddrPort, int)                         {}
-func (n *nop) Leave(time.Duration)                                                {}
-func (n *nop) Lingers(time.Duration, time.Duration) bool                          { return false }
-func (n *nop) Flushed() bool                                                      { return true }
-func (n *nop) Unreachable(time.Duration, netip.AddrPort)                          {}
-func (n *nop) Close(time.Duration)                                                {}
-func (n *nop) Diagnose(time.Duration) []transport.Waiting                         { return nil }
-func (n *nop) DiagnoseRefused(time.Duration, *transport.Op) (w transport.Waiting) { return w }
+func (n *nop) NextTimeout() time.Duration                                               { return 0 }
+func (n *nop) Sends() int                                                               { return 0 }
+func (n *nop) Answer() bool                                                             { return false }
+func (n *nop) Apart(bool)                                                               {}
+func (n *nop) Queued() int                                                              { return 1 }
+func (n *nop) TooLong(time.Duration, netip.AddrPort, int)                               {}
+func (n *nop) Leave(time.Duration)                                                      {}
+func (n *nop) Lingers(time.Duration, time.Duration) bool                                { return false }
+func (n *nop) Flushed() bool                                                            { return true }
+func (n *nop) Unreachable(time.Duration, netip.AddrPort)                                {}
+func (n *nop) Close(time.Duration)                                                      {}
+func (n *nop) DiagnoseEndpoint(time.Duration, transport.EndpointID) []transport.Waiting { return nil }
+func (n *nop) DiagnoseRefused(time.Duration, *transport.Op) (w transport.Waiting)       { return w }
 
 type nopConn struct{ *nop }
 

@@ -89,7 +89,7 @@ type Core interface {
 	// Flushed reports whether every message that was posted is delivered or has failed.
 	Flushed() bool
 	Close(now time.Duration)
-	Diagnose(now time.Duration) []transport.Waiting
+	DiagnoseEndpoint(now time.Duration, id transport.EndpointID) []transport.Waiting
 	DiagnoseRefused(now time.Duration, op *transport.Op) transport.Waiting
 }
 

@@ -189,9 +189,9 @@ func (d *Driver) Do(f func(now time.Duration)) {
 	d.unlock()
 }
 
-// Diagnose tells what each pending operation waits for, including those that wait for room
-// in the FEP.
-func (d *Driver) Diagnose() []transport.Waiting {
+// Diagnose tells what each pending operation of an endpoint, or of transport.AllEndpoints, waits for, including those that
+// wait for room in the FEP.
+func (d *Driver) Diagnose(id transport.EndpointID) []transport.Waiting {
 	d.h.lock()
 	defer d.unlock()
 	if d.closed {
@@ -202,7 +202,7 @@ func (d *Driver) Diagnose() []transport.Waiting {
 	d.settle()
 	d.rouse()
 	now := d.clock.tick()
-	out := d.core.Diagnose(now)
+	out := d.core.DiagnoseEndpoint(now, id)
 	for i := range d.work.queues {
 		d.work.queues[i].each(func(r *request) {
 			d.op = r.op

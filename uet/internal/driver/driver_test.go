@@ -598,7 +598,7 @@ func TestDiagnoseNamesWaitingRequests(t *testing.T) {
 	r.send("s1")
 	r.send("s2")
 	release()
-	list := r.Diagnose()
+	list := r.Diagnose(transport.AllEndpoints)
 	if len(list) != 2 || list[0].Context != "s1" || list[1].Context != "s2" || list[1].Cause != transport.WaitRoom {
 		t.Errorf("%+v", list)
 	}
@@ -606,7 +606,7 @@ func TestDiagnoseNamesWaitingRequests(t *testing.T) {
 	r.core.set(func() { r.core.room = 9 })
 	r.Poll()
 	r.wantLog(`send s1 "s1"`, `send s2 "s2"`, "flush")
-	if list := r.Diagnose(); len(list) != 0 {
+	if list := r.Diagnose(transport.AllEndpoints); len(list) != 0 {
 		t.Errorf("sent, and still: %+v", list)
 	}
 }
@@ -1123,7 +1123,7 @@ func TestWhoTakesWorkTellsOfItsDeadline(t *testing.T) {
 	// deadlines and may complete at once.
 	for name, call := range map[string]func(*rig){
 		"cancel":   func(r *rig) { r.Cancel("x") },
-		"diagnose": func(r *rig) { r.Diagnose() },
+		"diagnose": func(r *rig) { r.Diagnose(transport.AllEndpoints) },
 		"post": func(r *rig) {
 			if err := r.Post(&transport.Op{Kind: transport.OpSend}, r.own.unknown, false); err == nil {
 				t.Error("a post to nobody is accepted")

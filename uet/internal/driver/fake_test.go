@@ -244,7 +244,7 @@ func (f *fakeCore) Unreachable(_ time.Duration, remote netip.AddrPort) {
 }
 
 // Diagnose returns the queued operations, which wait for nothing.
-func (f *fakeCore) Diagnose(time.Duration) []transport.Waiting {
+func (f *fakeCore) DiagnoseEndpoint(time.Duration, transport.EndpointID) []transport.Waiting {
 	f.enter()
 	defer f.leave()
 	return make([]transport.Waiting, len(f.queue))

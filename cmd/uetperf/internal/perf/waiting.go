@@ -15,6 +15,9 @@ const stallEvery = time.Second
 // manyWaits is the most causes that are reported.
 const manyWaits = 8
 
+// manyLegs is the most legs that are asked. Each tells of a lane that they may share.
+const manyLegs = 64
+
 // A stall finds out why the legs of a run do not progress.
 type stall struct {
 	legs []*leg
@@ -41,13 +44,14 @@ func (s *stall) look() {
 }
 
 // waitsOf tells what the operations of legs wait for. For each cause it describes the
-// oldest operation and counts the others.
+// oldest operation and counts the others. Of more than manyLegs legs it asks some.
 func waitsOf(legs []*leg) []string {
 	var first []uet.Waiting
 	var more []int
 	at := map[uet.WaitFor]int{}
-	for _, l := range legs {
-		if l == nil {
+	step := max(1, len(legs)/manyLegs)
+	for i, l := range legs {
+		if l == nil || i%step != 0 {
 			continue
 		}
 		list := l.end.ep.Diagnose()
