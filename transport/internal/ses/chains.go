@@ -27,15 +27,27 @@ func (c *chains) push(h *uint32, i int32) { *c.link(i), *h = *h-1, uint32(i)+1 }
 // add puts place i into the chain of its hash.
 func (c *chains) add(i int32) {
 	if c.n++; c.n > chainLoad*len(c.heads) && len(c.heads) < c.most {
-		c.grow()
+		c.rehash(2 * len(c.heads))
 	}
 	c.push(c.head(c.hash(i)), i)
 }
 
-// grow doubles the heads.
-func (c *chains) grow() {
+// shrink halves the heads as long as they are more than four for each place. It may not be called while chains are walked, so remove
+// does not do it: the sweep does. What it costs was paid for by the places that made the heads so many.
+func (c *chains) shrink() {
+	n := len(c.heads)
+	for n > fewBuckets && 4*c.n < n {
+		n /= 2
+	}
+	if n < len(c.heads) {
+		c.rehash(n)
+	}
+}
+
+// rehash makes n heads.
+func (c *chains) rehash(n int) {
 	old := c.heads
-	c.heads = make([]uint32, 2*len(old))
+	c.heads = make([]uint32, n)
 	for _, h := range old {
 		for i := int32(h) - 1; i != none; {
 			next := c.next(i)

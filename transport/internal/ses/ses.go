@@ -441,6 +441,8 @@ func (s *SES) sweep(now time.Duration) {
 		s.sweepAt = now + step
 		s.epoch++
 		s.sweepInbound()
+		s.deferrals.shrink()
+		s.named.shrink()
 		s.sweepReads()
 		s.sweepDeferred()
 		s.sweepLent()
