@@ -57,7 +57,7 @@ func closeSteps(t *testing.T, n int) uint64 {
 			t.Fatalf("%+v", *e)
 		}
 	}
-	if ended != 5*n || g.Regions() != 0 || g.kept != 0 || g.in.live() != 0 {
+	if ended != 5*n || g.Regions() != 0 || g.kept != 0 || g.open != 0 || g.in.live() != 0 {
 		t.Errorf("%d operations ended of %d endpoints; left: %d regions, %d unexpected messages, %d of %d others", ended, n, g.Regions(), g.kept, g.open, g.in.live())
 	}
 	for i := range n { // what has left is not answered yet, so all numbers are in use
