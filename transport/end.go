@@ -21,4 +21,5 @@ func (f *FEP) End(now time.Duration) {
 	f.failIdem(NoPeer, ses.Closed)
 	f.heed()
 	f.todo.clear()
+	f.scarce = scarcity{}
 }

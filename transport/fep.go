@@ -49,11 +49,12 @@ type FEP struct {
 	form      format
 	rx        intake
 	talks     talks
+	scarce    scarcity
 	grants    int32 // 1: this FEP grants credit; a number, so that Flush asks once for this and for turns
 
 	unusual bool // barred or cfg.Datagram
 	watched bool // notes are taken, ended, or there is a suspect
-	extra   bool // there is credit, or idem has a table
+	extra   bool // there is credit, idem has a table, or somebody lacks a PDC
 	barred  bool // Leave or Close was called
 	closed  bool
 	ended   bool // End was called
@@ -369,13 +370,16 @@ func (f *FEP) Advance(now time.Duration) {
 	}
 }
 
-// advanceExtra is what Advance does for receiver credit and idempotent operations.
+// advanceExtra is what Advance does for receiver credit, idempotent operations and who lacks a PDC.
 func (f *FEP) advanceExtra(now time.Duration) {
 	if f.credit != nil {
 		f.advanceCredit(now)
 	}
 	if f.idem.table != nil {
 		f.advanceIdem(now)
+	}
+	if f.scarce.at != 0 && now >= f.scarce.at {
+		f.advanceScarce(now)
 	}
 }
 
@@ -451,6 +455,7 @@ func (f *FEP) nextRare() time.Duration {
 	if f.credit != nil {
 		t = sooner(t, f.credit.timeout())
 	}
+	t = sooner(t, f.scarce.at)
 	if f.ses.Waits() {
 		t = sooner(t, f.ses.NextTimeout())
 	}
@@ -542,6 +547,7 @@ func (f *FEP) Close(now time.Duration) {
 	f.failIdem(NoPeer, ses.Closed)
 	f.heed()
 	f.todo.clear()
+	f.scarce = scarcity{}
 }
 
 // Idle reports whether there is no message, no packet in flight and no waiting ACK. There

@@ -77,6 +77,8 @@ func (f *FEP) heedAll() {
 			f.noCredit(p)
 		case pds.NewsCarried:
 			f.carried(PeerID(p.Peer), n.Probe)
+		case pds.NewsLacking:
+			f.lacks(false)
 		case pds.NewsGuessed:
 			// Many packets name PDCs that they cannot belong to.
 			if f.cfg.Hint != nil {
@@ -154,6 +156,9 @@ func (f *FEP) gone(p *pds.PDC, why pds.Reason) {
 		return
 	}
 	f.ses.PDCGone(p.Slot, cause(why))
+	if f.scarce.at != 0 {
+		f.lookForPDCs(f.now)
+	}
 	id := PeerID(p.Peer)
 	pr := &f.peers[id]
 	ln := &f.lanes[p.Slot]
@@ -257,6 +262,7 @@ func (f *FEP) failQueued(id PeerID, c ses.Cause) {
 		}
 	}
 	f.todo.moveLater = keep
+	f.failWaiting(id, c)
 	f.failIdem(id, c)
 	f.ses.PeerGone(uint32(id), c)
 }

@@ -80,10 +80,10 @@ type AMO = ses.AMO
 // MaxAtomic bounds the operands of an atomic operation, in bytes.
 const MaxAtomic = ses.MaxAtomic
 
-// LeastRendezvousPDCs is the least MaxPDCs of a FEP that announces messages. Two FEPs that announce to each other have
-// six PDCs: each opens one for short messages, one for long or ordered ones, and one by which it reads what the
-// other has announced. Without the last two FEPs whose messages have no room wait for each other for ever.
-const LeastRendezvousPDCs = 6
+// LeastRendezvousPDCs is the least MaxPDCs of a FEP that announces messages: half of them are for what it opens, one to send
+// by, and one to read by what the other has announced. Without the last two FEPs whose messages have no room wait for each
+// other for ever.
+const LeastRendezvousPDCs = 4
 
 // The errors of Post and Open. The operation was not accepted and causes no Event.
 var (

@@ -263,7 +263,11 @@ func (f *FEP) pullLane(now time.Duration, id PeerID, p *peer, n int) *lane {
 			p.ccc = f.newCCC(p)
 		}
 		if pdc = f.open(now, id, wire.RUD, p.ccc); pdc == nil {
-			return f.lane(now, id, p, n, false)
+			// A shared one does, but for the window of one on which messages are refused.
+			if ln := f.lane(now, id, p, n, false); ln == nil || !ln.pdc.Refused() {
+				return ln
+			}
+			return nil
 		}
 		if f.pulls == nil {
 			f.pulls = make(map[PeerID]*pds.PDC)
@@ -309,8 +313,13 @@ func (f *FEP) longLane(p *peer) **pds.PDC {
 
 // open opens a PDC to a peer. It returns nil if none can be opened now.
 func (f *FEP) open(now time.Duration, id PeerID, mode wire.Mode, ccc pds.CCC) *pds.PDC {
-	pdc := f.pds.Open(now, uint32(id), f.peers[id].addr, mode, ccc)
-	if pdc != nil {
+	var pdc *pds.PDC
+	if len(f.scarce.waiting) == 0 || f.scarce.placing { // who waits is first
+		pdc = f.pds.Open(now, uint32(id), f.peers[id].addr, mode, ccc)
+	}
+	if pdc == nil {
+		f.lacks(true)
+	} else {
 		f.adopt(pdc)
 		f.peers[id].pdcs++
 		f.peers[id].opened++
@@ -452,9 +461,16 @@ func (f *FEP) dropBegun(pdc *pds.PDC, h ses.Handle) {
 // order of posting: ordered messages that were posted later must not overtake it. One that needs no order
 // and was refused more than once goes behind the others, so that many such do not keep them from being tried.
 func (f *FEP) requeue(now time.Duration, h ses.Handle) {
+	if !f.requeueNow(now, h) {
+		f.awaitPDC(h)
+	}
+}
+
+// requeueNow is requeue if there is a PDC for the message, or can be. It returns false if not.
+func (f *FEP) requeueNow(now time.Duration, h ses.Handle) bool {
 	id, n, ordered := f.ses.Info(h)
 	if id == uint32(NoPeer) {
-		return // it ended
+		return true // it ended
 	}
 	if f.todo.void != 0 {
 		f.purgeAll()
@@ -467,8 +483,7 @@ func (f *FEP) requeue(now time.Duration, h ses.Handle) {
 		ln = f.lane(now, PeerID(id), p, n, ordered)
 	}
 	if ln == nil {
-		f.ses.Abandon(h, ses.NoResource)
-		return
+		return false
 	}
 	first, seq := int(ln.begun), f.ses.Seq(h)
 	i := ln.q.len()
@@ -481,4 +496,5 @@ func (f *FEP) requeue(now time.Duration, h ses.Handle) {
 	}
 	f.todo.queued++
 	f.wakeData(ln, p)
+	return true
 }

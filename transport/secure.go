@@ -48,6 +48,7 @@ func (f *FEP) failKeyless(now time.Duration) {
 		f.ses.Abandon(h, ses.NoKey)
 	}
 	f.todo.moveLater = f.todo.moveLater[:0]
+	f.failWaiting(NoPeer, ses.NoKey)
 	f.failIdem(NoPeer, ses.NoKey)
 	for f.grams.len() > 0 {
 		f.ses.Abandon(f.grams.pop(), ses.NoKey)

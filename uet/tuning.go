@@ -96,8 +96,9 @@ type Tuning struct {
 	// where receivers are often behind with long messages. Datagrams (FI_EP_DGRAM) ignore it.
 	RendezvousMin int
 	// MaxPDCs limits the PDCs of the endpoint, MaxPDCsPerPeer those that one peer may open.
-	// Default 60,000 and 4,096. Lower them where memory is short. With RendezvousMin MaxPDCs is at least 6;
-	// peers that send to each other by rendezvous at the same time need 6 each.
+	// Default 60,000 and 4,096. Lower them where memory is short: idle PDCs close when one is lacking, and
+	// each message to another peer may cost a round trip or two more. With RendezvousMin MaxPDCs is at least 4.
+	// Three and more endpoints that also send each other more than there is room for need 6 for each of the others.
 	MaxPDCs, MaxPDCsPerPeer int
 
 	// KeepSlice leaves the scheduler's slice of the caller's threads as it is. By default a thread

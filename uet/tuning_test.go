@@ -113,6 +113,6 @@ func TestTuningDefaults(t *testing.T) {
 	}
 	for pdcs := range 9 {
 		fits(Tuning{MaxPDCs: pdcs}, true)
-		fits(Tuning{MaxPDCs: pdcs, RendezvousMin: 1}, pdcs == 0 || pdcs >= 6)
+		fits(Tuning{MaxPDCs: pdcs, RendezvousMin: 1}, pdcs == 0 || pdcs >= 4)
 	}
 }

@@ -143,7 +143,7 @@ func TestRendezvousInitiatorRestarts(t *testing.T) {
 // F18: two hosts that announce to each other and have as few PDCs as they may do not wait for each other for ever:
 // what each reads does not stand behind what the other refuses.
 func TestRendezvousBothWaysWithFewPDCs(t *testing.T) {
-	for _, pdcs := range []int{transport.LeastRendezvousPDCs, transport.LeastRendezvousPDCs + 1, 8, 12}[:raced(4, 1)] {
+	for _, pdcs := range []int{transport.LeastRendezvousPDCs, 5, 6, 8, 12}[:raced(5, 1)] {
 		for _, rod := range []bool{false, true} {
 			t.Run(fmt.Sprintf("pdcs=%d/rod=%v", pdcs, rod), func(t *testing.T) {
 				const messages, bytes = 20, 70_000

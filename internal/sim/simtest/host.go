@@ -445,6 +445,7 @@ func (h *Host) post(o *Op) bool {
 		if !o.waiting {
 			w.note("%s refuses %v: %v", h.Name(), o, err)
 		}
+		h.timer() // it may close PDCs
 		return false
 	default:
 		w.Failf("%s: Post(%v): %v", h.Name(), o, err)

@@ -163,7 +163,7 @@ func (t *Table) At(slot uint32) *PDC {
 	return t.slots[slot]
 }
 
-// Full reports whether no PDC can be opened: MaxPDCs is reached, or every PDCID is in use or
+// Full reports whether no PDC can be opened: there are as many as there may be, or every PDCID is in use or
 // in quarantine. quarantined is the number of PDCIDs in quarantine.
 func (t *Table) Full(now time.Duration) (full bool, quarantined int) {
 	free := false
@@ -175,5 +175,5 @@ func (t *Table) Full(now time.Duration) (full bool, quarantined int) {
 			free = true
 		}
 	}
-	return t.live >= t.cfg.MaxPDCs || !free, quarantined
+	return !t.mayOpen() || !free, quarantined
 }

@@ -53,7 +53,7 @@ func TestTargetProvesItsLife(t *testing.T) {
 func TestTargetShunsWhatItNeverHad(t *testing.T) {
 	// S-LIFE-02: a PDCID that the target said it never had gets no PDC while packets for it may
 	// be under way. Forged requests for all PDCIDs cost no more memory and leave PDCIDs over.
-	x := newTable(t, func(c *Config) { c.Born = time.Millisecond; c.MaxPDCs = 1 << 16 })
+	x := newTable(t, func(c *Config) { c.Born = time.Millisecond; c.MaxPDCs = 1 << 17 })
 	proofs := 0
 	for id := 1; id < 1<<16; id++ {
 		if id%50 == 0 {

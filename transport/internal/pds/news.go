@@ -14,7 +14,7 @@ type News struct {
 	Path     uint8
 	PathNews PathNews // what the packet tells of Path
 	Why      Reason
-	PDC      *PDC        // nil for NewsGuessed
+	PDC      *PDC        // nil for NewsGuessed and NewsLacking
 	Piece    piece.Piece // of NewsAnswered and NewsFailed
 	Rsp      *wire.Rsp   // of NewsAnswered: the response, valid during the call; nil: the default response
 	Msg      uint32      // of NewsUnkept: Piece.Msg; of NewsCredit the credit, of NewsCreditAsked the payload
@@ -76,6 +76,8 @@ const (
 	NewsCreditRefused
 	// NewsCarried: the PROBE of ProbeSize with that number was answered.
 	NewsCarried
+	// NewsLacking: a peer of the application, or one that is authenticated, found no PDC free. CloseIdle makes room.
+	NewsLacking
 )
 
 // PathNews is what a packet tells of the path that it took.

@@ -275,6 +275,10 @@ type Table struct {
 	slots []*PDC
 	free  []uint32
 	live  int
+	own   int // those of live that this side opened
+
+	hand    int // the slot at which CloseIdle looks next
+	leavers []leaver
 
 	lives     map[lifeKey]*PDC // of targets
 	latest    map[fepKey]*PDC  // the same, whatever their Start_PSN
@@ -440,7 +444,9 @@ func (t *Table) remove(now time.Duration, p *PDC, why Reason) {
 		p.rx = nil
 	}
 	t.slots[p.Slot] = nil
-	t.live--
+	if t.live--; p.initiator {
+		t.own--
+	}
 	t.Stats.PDCClosed++
 	if why.Why != WhyNone && why.Why != WhyClosed {
 		t.Stats.PDCErrors++

@@ -909,8 +909,11 @@ func (t *Table) findSyn(in *Arrival, h *wire.Req) *PDC {
 		src = &sourceCount{}
 	}
 	switch {
-	case t.live >= t.cfg.MaxPDCs || src.pdcs >= t.cfg.MaxPDCsPerSource || t.quar.full(in.Now):
+	case !t.mayAccept() || src.pdcs >= t.cfg.MaxPDCsPerSource || t.quar.full(in.Now):
 		t.Stats.DropLimit++
+		if !t.mayAccept() && (secured || t.knows(in)) {
+			t.news.put(News{Kind: NewsLacking})
+		}
 		return refuse(wire.NackNoPDCAvail)
 	case !t.knows(in) && !t.roomForStranger(in.Now, src):
 		return t.noRoom(in, h)

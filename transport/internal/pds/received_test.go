@@ -705,8 +705,8 @@ func TestEveryProbeOfABurstIsAnswered(t *testing.T) {
 }
 
 func TestT39MaxPDCs(t *testing.T) {
-	// T39: MaxPDCs bounds the PDCs of both kinds together. Beyond it this side opens none
-	// and others get NACK 04; with security no Start_PSN is drawn for them.
+	// T39: MaxPDCs bounds the PDCs of both kinds together, and leaves some of them to each kind: two of five. Beyond it this
+	// side opens none and others get NACK 04; with security no Start_PSN is drawn for them.
 	for _, how := range []Secure{SecureNone, SecureZeroRTT, SecureOneRTT} {
 		x := newTable(t, func(c *Config) { c.MaxPDCs, c.Secure = 5, how })
 		if how != SecureNone {
@@ -740,8 +740,16 @@ func TestT39MaxPDCs(t *testing.T) {
 			t.Fatalf("%v: %d PDCs, %d pending", how, x.tab.Len(), x.tab.pend.len())
 		}
 		x.tab.fail(x.now, p, Reason{Why: WhyTimeout})
-		accept(200)
-		if open() != nil || x.tab.Len() != 5 {
+		accept(200) // others have three
+		if x.tab.Len() != 4 || open() == nil || open() != nil {
+			t.Fatalf("%v: %d PDCs", how, x.tab.Len())
+		}
+		for slot := range x.tab.slots { // of the others
+			if q := x.tab.slots[slot]; q != nil && !q.initiator {
+				x.tab.fail(x.now, q, Reason{Why: WhyTimeout})
+			}
+		}
+		if open() == nil || open() != nil || x.tab.Len() != 3 {
 			t.Fatalf("%v: %d PDCs", how, x.tab.Len())
 		}
 	}

@@ -139,9 +139,9 @@ const (
 )
 
 // Open makes a PDC to a peer, with this side as its initiator (UE 3.5.8). Nothing is sent
-// before the first Push. It returns nil if there are MaxPDCs PDCs or no PDCID is free.
+// before the first Push. It returns nil if there are as many PDCs as there may be (MaxPDCs, reserved) or no PDCID is free.
 func (t *Table) Open(now time.Duration, peer uint32, remote netip.AddrPort, mode wire.Mode, ccc CCC) *PDC {
-	if t.live >= t.cfg.MaxPDCs {
+	if !t.mayOpen() {
 		return nil
 	}
 	id := t.newID(now)
@@ -157,6 +157,7 @@ func (t *Table) Open(now time.Duration, peer uint32, remote netip.AddrPort, mode
 	p.tx.init(p.start)
 	p.expectReorder()
 	t.add(now, p)
+	t.own++
 	t.arm(p, now+t.cfg.IdleClose) // it may never be used
 	t.Stats.PDCOpened++
 	return p

@@ -166,6 +166,19 @@ func (s *SES) Awaits(pdc uint32) bool {
 	return false
 }
 
+// Keeps reports whether something is to come on a PDC and no other: read data, or the RESPONSE of a message. What
+// was deferred or announced may come by any.
+func (s *SES) Keeps(pdc uint32) bool {
+	if s.waitResult != 0 {
+		for i := range s.sends.used {
+			if m := s.sends.at(i); m.promised == pdc && m.phase == phaseResult {
+				return true
+			}
+		}
+	}
+	return s.Reading(pdc)
+}
+
 // Expects reports whether h waits for a RESPONSE that was promised, or will when all its pieces
 // are answered.
 func (s *SES) Expects(h Handle) bool {
@@ -198,6 +211,8 @@ func (s *SES) unpromise(pdc uint32, c Cause) {
 		m := s.sends.at(i)
 		switch {
 		case m.promised != pdc || m.phase != phaseResult && m.phase != phaseDeferred && m.phase != phaseLent:
+		case s.Crowded && m.phase != phaseResult && c == Closed:
+			m.promised, m.sweeps = noPDC, sweepsMost
 		case m.phase == phaseLent:
 			s.lentGone(m, c)
 		case m.phase == phaseDeferred && c == Closed:

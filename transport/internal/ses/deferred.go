@@ -259,6 +259,9 @@ func (s *SES) recheck(m *send) {
 	s.ready.push(m, m.seq)
 }
 
+// sweepsMost is how many sweeps without news pass before a target is asked: longer than IdleTimeout.
+const sweepsMost = 4
+
 // sweepDeferred has the targets asked for what they have deferred for long, because they may have
 // lost it: their endpoint was closed, or they gave this side up.
 func (s *SES) sweepDeferred() {
@@ -270,7 +273,7 @@ func (s *SES) sweepDeferred() {
 		if m.phase != phaseDeferred {
 			continue
 		}
-		if m.sweeps++; m.sweeps > 4 { // longer than IdleTimeout
+		if m.sweeps++; m.sweeps > sweepsMost {
 			s.recheck(m)
 		}
 	}

@@ -392,7 +392,7 @@ func (s *SES) sweepLent() {
 		}
 		if l := m.loan; l.handed != l.swept {
 			l.swept, m.sweeps = l.handed, 0
-		} else if m.sweeps++; m.sweeps > 4 { // longer than IdleTimeout
+		} else if m.sweeps++; m.sweeps > sweepsMost {
 			m.sweeps = 0
 			s.askLent(m)
 		}

@@ -217,6 +217,9 @@ type SES struct {
 	Stats Stats
 	// Halted says that the owner must call Halt before it sends more.
 	Halted bool
+	// Crowded says that PDCs are closed because there are few. What has stood for a message then, and was closed in order, says
+	// nothing of its target: it is asked at the next sweep whether it has the message.
+	Crowded bool
 }
 
 // outgoing holds the sends of all endpoints.

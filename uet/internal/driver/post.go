@@ -127,8 +127,8 @@ func (d *Driver) SubmitSend(more bool) error {
 		if d.armed.Load() > 0 || d.members != nil && d.core.Events() > 0 { // a reader of a group arms that
 			d.settle()
 		}
-		d.rouse()
 	}
+	d.rouse() // a post without a PDC makes one close
 	if d.h.free(); d.h.left() {
 		d.again()
 	}
