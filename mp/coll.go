@@ -89,7 +89,10 @@ func (s CallSite) String() string {
 	if s.Algorithm != 0 {
 		fmt.Fprintf(&b, ", by %v", s.Algorithm)
 	}
-	fmt.Fprintf(&b, ", number %d, at %s", s.Seq, s.Site)
+	fmt.Fprintf(&b, ", number %d", s.Seq)
+	if s.Site != "" {
+		b.WriteString(", at " + s.Site)
+	}
 	return b.String()
 }
 

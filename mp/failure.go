@@ -225,7 +225,7 @@ func (w *World) control(r *request, n int) {
 
 // heard deals with what a control message says.
 func (w *World) heard(m []byte) {
-	if len(m) == 0 || w.closed.Load() && m[0] != ctlBye {
+	if len(m) == 0 || w.closed.Load() && m[0] != ctlBye && m[0] != ctlUnlike {
 		return
 	}
 	switch body := m[1:]; m[0] {

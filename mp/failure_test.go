@@ -342,3 +342,54 @@ func TestMismatchWithABusyRank(t *testing.T) {
 		})
 	}
 }
+
+// Ranks in different collectives are named, whatever the one whose message told of it does then.
+func TestMismatchIsCertain(t *testing.T) {
+	one := make([]int64, 1)
+	for _, k := range []struct {
+		name          string
+		first, second func(ctx context.Context, c *mp.Comm) error // at ranks 0 and 1
+		rests         time.Duration                               // rank 0, behind its call
+		limit         time.Duration                               // of the call of rank 1
+		says          []string
+	}{
+		{"closes", func(ctx context.Context, c *mp.Comm) error { return mp.Bcast(ctx, c, one, 0) },
+			func(ctx context.Context, c *mp.Comm) error { return mp.Reduce(ctx, c, one, one, mp.Sum, 1) }, 0, time.Minute,
+			[]string{"Reduce", "rank 0 is in "}},
+		{"computes", func(ctx context.Context, c *mp.Comm) error { return mp.Bcast(ctx, c, one, 0) },
+			func(ctx context.Context, c *mp.Comm) error { return c.Barrier(ctx) }, 7 * time.Second, 3 * time.Second,
+			[]string{"Barrier", "rank 0 is in another, number 1"}},
+		{"computes, lengths", func(ctx context.Context, c *mp.Comm) error { return mp.Gatherv(ctx, c, make([]int64, 2), nil, 1) },
+			func(ctx context.Context, c *mp.Comm) error {
+				return mp.Gatherv(ctx, c, one, [][]int64{make([]int64, 3), one}, 1)
+			}, 15 * time.Second, time.Minute, []string{"rank 1 is in Gatherv of 3 int64", "rank 0 is in Gatherv of 2 int64"}},
+		{"is far ahead", func(ctx context.Context, c *mp.Comm) (err error) {
+			for range 20 {
+				err = errors.Join(err, mp.Bcast(ctx, c, one, 0))
+			}
+			return err
+		}, func(ctx context.Context, c *mp.Comm) error { return c.Barrier(ctx) }, 0, time.Minute, []string{"Barrier, by dissemination, number 1", "rank 0 is in another, number 1"}},
+	} {
+		t.Run(k.name, func(t *testing.T) {
+			mptest.RunVirtual(t, 2, mptest.Net{Delay: time.Millisecond}, func(c *mp.Comm) {
+				if c.Rank() == 0 {
+					ok(t, k.first(context.Background(), c))
+					time.Sleep(k.rests)
+					return
+				}
+				time.Sleep(200 * time.Millisecond)
+				ctx, stop := context.WithTimeout(context.Background(), k.limit)
+				defer stop()
+				err := k.second(ctx, c)
+				if !errors.As(err, new(*mp.ErrMismatch)) {
+					t.Fatal(err)
+				}
+				for _, s := range k.says {
+					if !strings.Contains(err.Error(), s) {
+						t.Errorf("%q does not say %q", err, s)
+					}
+				}
+			})
+		})
+	}
+}

@@ -39,7 +39,7 @@ func (c *Comm) mismatch(ctx context.Context, src int, mark uint64, want, got int
 	seq := uint32(mark >> 32)
 	mine := c.head()
 	// If the sender is behind, the call that it should have met is the one that tells.
-	if then := &c.coll.last[seq%8]; binary.LittleEndian.Uint32(then[:]) == seq && markOf(then) != mark {
+	if then := &c.coll.last[seq%8]; then[4] != 0 && binary.LittleEndian.Uint32(then[:]) == seq && markOf(then) != mark {
 		mine = then
 	}
 	b := binary.LittleEndian.AppendUint32(c.control(ctlUnlike), seq)
@@ -47,32 +47,31 @@ func (c *Comm) mismatch(ctx context.Context, src int, mark uint64, want, got int
 	b = binary.LittleEndian.AppendUint64(b, uint64(got))
 	b = append(b, mine[:]...)
 
-	unknown := &ErrMismatch{siteFrom(mine[:]), CallSite{Rank: src, Seq: seq, Count: -1, Root: -1}}
+	unknown := &ErrMismatch{siteFrom(mine[:]), CallSite{Rank: src, Seq: seq, Count: -1, Root: -1}} // if src does not tell
+	if want != got {
+		unknown.B = unknown.A // but for the line
+		unknown.B.Rank, unknown.B.Site = src, ""
+		size := elem(mine[5]).size()
+		unknown.A.Count, unknown.B.Count = want/size, got/size
+	}
 	r, err := c.postRecv(src, kindNone, nil) // it ends when the communicator breaks
 	if err != nil {
-		return err
+		return unknown
 	}
 	for range unlikeTimes {
 		c.w.whisper(int(c.global(src)), b)
 		short, stop := context.WithTimeout(ctx, unlikeAgain)
 		err = c.w.wait(short, until{one: r})
 		stop()
-		if err == nil {
-			if _, err = r.take(); err == nil {
-				err = unknown
-			}
-			return err
-		}
 		if !errors.Is(err, context.DeadlineExceeded) || ctx.Err() != nil {
 			break
 		}
 	}
-	if ctx.Err() == nil && errors.Is(err, context.DeadlineExceeded) {
-		err = unknown
+	c.w.takeBack(r, unknown)
+	if _, err = r.take(); errors.As(err, new(*ErrMismatch)) || errors.As(err, new(*ErrLeft)) || errors.Is(err, ErrClosed) {
+		return err
 	}
-	c.w.takeBack(r, err)
-	_, err = r.take()
-	return err
+	return unknown
 }
 
 // heardUnlike deals with the word of a rank that got a message of this one in another collective:
@@ -94,12 +93,11 @@ func (w *World) heardUnlike(b []byte) {
 	}
 	c.coll.mu.Lock()
 	h := c.coll.last[seq%8]
-	if binary.LittleEndian.Uint32(h[:]) != seq { // long ago
-		h = *c.head()
-	}
 	c.coll.mu.Unlock()
 	mine := siteFrom(h[:])
-	if want != got {
+	if mine.Seq != seq { // it was long ago
+		mine = CallSite{Rank: c.rank, Seq: seq, Count: -1, Root: -1}
+	} else if want != got {
 		size := uint64(elem(h[5]).size())
 		at.Count, mine.Count = int(want/size), int(got/size)
 	}

@@ -280,7 +280,6 @@ var plantedBugs = []planted{
 	}},
 
 	// Checks of messages that ask for no ACK.
-	{bug: "an ordered message asks for no ACK", says: "asks for no ACK", with: "though it is ordered", plant: silent(func(r *reading) bool { return r.rod })},
 	{bug: "a message that waits for delivery asks for no ACK", says: "asks for no ACK", with: "though delivery is waited for", spec: near,
 		plant: func(w *World) {
 			silent(isData)(w)

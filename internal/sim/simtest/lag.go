@@ -51,8 +51,6 @@ func (l *ledger) lags() {
 		h.talks[d.peer.Index].lag = d
 		why := ""
 		switch {
-		case r.rod:
-			why = "it is ordered"
 		case r.dc:
 			why = "delivery is waited for"
 		case !o.answers:
