@@ -367,8 +367,13 @@ func TestMismatchIsCertain(t *testing.T) {
 			for range 20 {
 				err = errors.Join(err, mp.Bcast(ctx, c, one, 0))
 			}
+			_, e := c.Recv(ctx, nil, 1, 1)
+			return errors.Join(err, e)
+		}, func(ctx context.Context, c *mp.Comm) error {
+			err := c.Barrier(ctx)
+			ok(t, c.Send(ctx, nil, 0, 1))
 			return err
-		}, func(ctx context.Context, c *mp.Comm) error { return c.Barrier(ctx) }, 0, time.Minute, []string{"Barrier, by dissemination, number 1", "rank 0 is in another, number 1"}},
+		}, 0, time.Minute, []string{"Barrier, by dissemination, number 1", "rank 0 is in another, number 1"}},
 	} {
 		t.Run(k.name, func(t *testing.T) {
 			mptest.RunVirtual(t, 2, mptest.Net{Delay: time.Millisecond}, func(c *mp.Comm) {
