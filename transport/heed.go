@@ -152,13 +152,13 @@ func (u *owner) Noop(what piece.Piece) (piece.Piece, int) {
 // gone removes a PDC that ended from its peer. Messages in its lane move to another PDC if
 // no packet of them was sent; the one that has begun ends (docs/faults.md rule 3).
 func (f *FEP) gone(p *pds.PDC, why pds.Reason) {
+	if f.scarce.at != 0 {
+		f.lookForPDCs(f.now)
+	}
 	if p.Peer == 0 || int(p.Slot) >= len(f.lanes) {
 		return
 	}
 	f.ses.PDCGone(p.Slot, cause(why))
-	if f.scarce.at != 0 {
-		f.lookForPDCs(f.now)
-	}
 	id := PeerID(p.Peer)
 	pr := &f.peers[id]
 	ln := &f.lanes[p.Slot]

@@ -378,8 +378,14 @@ func (f *FEP) wakePeer(id PeerID) {
 	}
 }
 
-// unqueue removes a cancelled message from its lane.
+// unqueue removes a cancelled message from its lane, or from those that wait for a PDC.
 func (f *FEP) unqueue(h ses.Handle) {
+	for i, w := range f.scarce.waiting {
+		if w.h == h {
+			f.scarce.waiting = append(f.scarce.waiting[:i], f.scarce.waiting[i+1:]...)
+			return
+		}
+	}
 	for i, m := range f.todo.moveLater {
 		if m == h {
 			f.todo.moveLater = append(f.todo.moveLater[:i], f.todo.moveLater[i+1:]...)

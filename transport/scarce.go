@@ -16,7 +16,6 @@ type scarcity struct {
 	looked  time.Duration // when that was done last
 	own     time.Duration // until when this side lacks one, unless it says so again
 	others  time.Duration // until when others do
-	refused int           // how many of them were refused since looked
 	waiting []waiter      // messages without a PDC, in the order in which they get one
 	placing bool          // waiting is being looked through
 }
@@ -27,8 +26,12 @@ type waiter struct {
 	since time.Duration
 }
 
-// scarceGap is the least time between two looks at the PDCs that somebody's lack causes. Arbitrary.
-const scarceGap = 100 * time.Microsecond
+// scarceGap is the least time between two looks at the PDCs that somebody's lack causes, and scarceSend what
+// each send that has not ended adds, for a look may go through all of them some times. Both are arbitrary.
+const (
+	scarceGap  = 100 * time.Microsecond
+	scarceSend = 100 * time.Nanosecond
+)
 
 // lacks notes that this side, or another, lacks a PDC. Whoever waits says so again within RTOMax.
 func (f *FEP) lacks(own bool) {
@@ -37,9 +40,8 @@ func (f *FEP) lacks(own bool) {
 		s.own = f.now + f.cfg.RTOMax
 	} else {
 		s.others = f.now + 2*f.cfg.RTOMax
-		s.refused++
 	}
-	f.lookForPDCs(s.looked + scarceGap)
+	f.lookForPDCs(s.looked + scarceGap + time.Duration(f.ses.Sends())*scarceSend)
 }
 
 // lookForPDCs has Advance look at the PDCs at a time, or now if that is over.
@@ -61,21 +63,21 @@ func (f *FEP) awaitPDC(h ses.Handle) {
 // lacks one.
 func (f *FEP) advanceScarce(now time.Duration) {
 	s := &f.scarce
-	s.looked = now
+	s.looked, s.at = now, 0
 	f.place(now)
 	if n := len(s.waiting); n > 0 || now < s.own {
 		f.pds.CloseIdle(now, true, max(1, n), f.keeps)
 		f.heed()
 	}
-	if now < s.others {
-		f.pds.CloseIdle(now, false, max(1, s.refused), f.keeps)
+	if now < s.others { // one at a time: who is refused says so with each packet
+		f.pds.CloseIdle(now, false, 1, f.keeps)
 		f.heed()
 	}
-	s.refused = 0
-	if s.at = 0; len(s.waiting) > 0 || now < max(s.own, s.others) {
-		s.at = now + f.cfg.RTOInit
+	if len(s.waiting) > 0 || now < max(s.own, s.others) {
+		f.lookForPDCs(now + f.cfg.RTOInit)
 		return
 	}
+	s.at = 0
 	f.extra, f.ses.Crowded = f.credit != nil || f.idem.table != nil, false
 }
 

@@ -911,7 +911,7 @@ func (t *Table) findSyn(in *Arrival, h *wire.Req) *PDC {
 	switch {
 	case !t.mayAccept() || src.pdcs >= t.cfg.MaxPDCsPerSource || t.quar.full(in.Now):
 		t.Stats.DropLimit++
-		if !t.mayAccept() && (secured || t.knows(in)) {
+		if src.pdcs < t.cfg.MaxPDCsPerSource && !t.quar.full(in.Now) && (secured || t.knows(in)) {
 			t.news.put(News{Kind: NewsLacking})
 		}
 		return refuse(wire.NackNoPDCAvail)
