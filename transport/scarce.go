@@ -16,6 +16,7 @@ type scarcity struct {
 	looked  time.Duration // when that was done last
 	own     time.Duration // until when this side lacks one, unless it says so again
 	others  time.Duration // until when others do
+	refused bool          // one of them was refused since looked
 	waiting []waiter      // messages without a PDC, in the order in which they get one
 	placing bool          // waiting is being looked through
 }
@@ -39,7 +40,7 @@ func (f *FEP) lacks(own bool) {
 	if own {
 		s.own = f.now + f.cfg.RTOMax
 	} else {
-		s.others = f.now + 2*f.cfg.RTOMax
+		s.others, s.refused = f.now+2*f.cfg.RTOMax, true
 	}
 	f.lookForPDCs(s.looked + scarceGap + time.Duration(f.ses.Sends())*scarceSend)
 }
@@ -69,7 +70,8 @@ func (f *FEP) advanceScarce(now time.Duration) {
 		f.pds.CloseIdle(now, true, max(1, n), f.keeps)
 		f.heed()
 	}
-	if now < s.others { // one at a time: who is refused says so with each packet
+	if s.refused { // one at a time: who is refused says so with each packet
+		s.refused = false
 		f.pds.CloseIdle(now, false, 1, f.keeps)
 		f.heed()
 	}
