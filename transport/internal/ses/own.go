@@ -1,7 +1,7 @@
 package ses
 
 // This file finds what one endpoint has without a look at what the others have: an endpoint that closes costs what it
-// owns, however many share the SES (docs/decisions/0070). Its sends and receives are in its rolls, its unexpected messages in
+// owns, however many share the SES (docs/decisions/0069). Its sends and receives are in its rolls, its unexpected messages in
 // the lists of its spaces, its other messages in byEndpoint, its regions in its reach.
 
 // A roll lists the places of a table that one endpoint took first. They are its own for ever, free or not, so an operation that
