@@ -84,11 +84,7 @@ func (w *World) heardUnlike(b []byte) {
 	seq := binary.LittleEndian.Uint32(b)
 	want, got := binary.LittleEndian.Uint64(b[4:]), binary.LittleEndian.Uint64(b[12:])
 	at := siteFrom(b[20:])
-	if at.Rank < 0 || at.Rank >= c.size {
-		return
-	}
-	if e := c.broken.Load(); e != nil {
-		w.whisper(int(c.global(at.Rank)), c.brokenBy(*e))
+	if !c.listens(at.Rank) {
 		return
 	}
 	c.coll.mu.Lock()
@@ -102,6 +98,19 @@ func (w *World) heardUnlike(b []byte) {
 		at.Count, mine.Count = int(want/size), int(got/size)
 	}
 	c.breakUp(&ErrMismatch{at, mine})
+}
+
+// listens reports whether the call of a rank is of interest: it is a member, and collectives are
+// possible. If they are not, it is told why.
+func (c *Comm) listens(rank int) bool {
+	if rank < 0 || rank >= c.size {
+		return false
+	}
+	e := c.broken.Load()
+	if e != nil {
+		c.w.whisper(int(c.global(rank)), c.brokenBy(*e))
+	}
+	return e == nil
 }
 
 // askLate asks the ranks for which collectives wait long what they are in.
@@ -139,11 +148,7 @@ func (w *World) heardLate(b []byte) {
 	}
 	theirs := [headLen]byte(b)
 	at := siteFrom(theirs[:])
-	if at.Rank < 0 || at.Rank >= c.size {
-		return
-	}
-	if e := c.broken.Load(); e != nil {
-		w.whisper(int(c.global(at.Rank)), c.brokenBy(*e))
+	if !c.listens(at.Rank) {
 		return
 	}
 	c.coll.mu.Lock()
